@@ -17,7 +17,7 @@ from modeldyno.option_spelling import FIELDS, KNOBS, spell_for_command_line, spe
 
 CORE = Path(import_module("modeldyno.core.spec").__file__ or "").parents[1]
 NAMED = re.compile(r"`([a-z_]+)(?:=|`)")
-ONLY_OPTIONS = {"demand", "price", "find_load"}
+ONLY_OPTIONS = {"demand", "find_load"}
 """Fields that no function of the Python API has."""
 
 

@@ -745,7 +745,7 @@ def test_a_profile_says_what_inferences_cost(modeldyno: Callable[..., CommandRes
     rate = next(m for m in document["measurements"] if m["metric"] == "throughput")["value"]
 
     assert "Cost at 1.20 $ per hour" in measured.out
-    assert cost["of"] == "1,000 inferences"
+    assert cost["of"] == "million inferences"
     assert cost["amount"] == pytest.approx(1.2 / 3600 * 1000 / rate)
     assert cost["interval"]["low"] < cost["amount"] < cost["interval"]["high"]
     for words, why in (

@@ -13,6 +13,7 @@ from tests.support.fake_clock import replace_monotonic
 
 from modeldyno.comparison.advise import AdviseOptions, advise
 from modeldyno.core.comparison.comparison import ChangeVerdict
+from modeldyno.core.load.replicas_and_cost import Price
 from modeldyno.core.metrics.measurement import (
     Distribution,
     Interval,
@@ -435,6 +436,7 @@ def test_files_of_outputs_do_not_stay(tmp_path: Path) -> None:
             "not training steps",
         ),
         (JOB, AdviseOptions(query=Query.parse("weight_bytes")), "is not a metric that advise can improve"),
+        (JOB, AdviseOptions(query=Query.parse("cost")), "cost needs the price of the machine"),
     ],
 )
 def test_what_cannot_be_tried_is_refused(job: Job, wish: AdviseOptions, message: str) -> None:
@@ -443,3 +445,17 @@ def test_what_cannot_be_tried_is_refused(job: Job, wish: AdviseOptions, message:
     with pytest.raises(RequestError, match=message):
         advised(machine, wish, job)
     assert machine.jobs == []
+
+
+def test_the_cost_of_inferences_is_improved_and_told() -> None:
+    """As a metric of its own it falls as the rate rises; with another one it is told beside it."""
+    cheaper = AdviseOptions(query=Query.parse("cost"), max_time=1e4, price=Price(per_hour=3.6))
+    for wish in (cheaper, replace(cheaper, query=RATE)):
+        best = advised(Machine(gains={("compile", "default"): 1.25}), wish)[-1].best
+        assert best is not None
+        assert best.candidate.settings == {"compile": "default"}
+        assert best.change is not None
+        changes = (best.change, *best.beside)
+        (cost,) = [change for change in changes if change.query.metric == "cost"]
+        assert cost.difference == pytest.approx(1 / 1.25 - 1, abs=0.01)
+        assert cost.baseline == pytest.approx(1.0, rel=0.01)

@@ -1,4 +1,4 @@
-"""OutputAgreement between the outputs of two models."""
+"""Agreement between the outputs of two models."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from modeldyno import plugins
+from modeldyno.core.load.replicas_and_cost import Price
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.spec.probe_options import Observation
 from modeldyno.core.spec.static_options import Inspection, Mode
@@ -143,3 +144,10 @@ def test_the_stages_of_a_call_are_measured_where_the_model_runs(tmp_path: Path) 
     ):
         with pytest.raises(RequestError, match=f"`post`:? {message}"):
             parse_function(text, "post")
+
+
+def test_a_bound_on_a_cost_needs_a_price() -> None:
+    """It is refused before anything is measured, and with a price it is a bound like others."""
+    with pytest.raises(RequestError, match=r"cost needs the price of the machine; add `price=1\.20/h`"):
+        a_request(require=("cost <= 1",)).constraints()
+    assert a_request(require=("cost <= 1",), price=Price(per_hour=1.0)).constraints()

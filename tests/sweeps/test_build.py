@@ -9,6 +9,7 @@ import jsonschema
 import pytest
 
 from modeldyno import plugins
+from modeldyno.core.load.replicas_and_cost import Price
 from modeldyno.core.spec.load_spec import Arrivals, Load
 from modeldyno.core.study.goal import Rank
 from modeldyno.documents.yaml_file import FileConfig, parse_yaml_text
@@ -344,3 +345,23 @@ def test_the_schema_takes_what_is_right_and_no_more() -> None:
 
     assert [list(validator.iter_errors(document)) for document in DOCUMENTS] == [[]] * len(DOCUMENTS)
     assert all(list(validator.iter_errors(document)) for document in WRONG)
+
+
+def test_a_price_is_part_of_the_goal() -> None:
+    """It may stand in a file; a cost without it is refused with what to add, and what is no price, too."""
+    study = filed("space: {batch_size: [1, 2]}\nminimize: cost\nprice: $1.20/h\n")
+    assert study.goal.price == Price(per_hour=1.2, currency="$")
+    assert [str(objective) for objective in study.goal.objectives] == ["minimize cost"]
+    with pytest.raises(RequestError, match="cost needs the price of the machine"):
+        build_study(space={"batch_size": "1,2"}, require="cost <= 0.5")
+    with pytest.raises(RequestError, match="is not a price"):
+        build_study(space={"batch_size": "1,2"}, price="cheap")
+
+
+def test_another_goal_keeps_the_price_unless_it_has_one() -> None:
+    """A rerank by a cost may rest on the price that the study was measured with."""
+    study = build_study(space={"batch_size": "1,2"}, price="1.20/h")
+    cheap = words_of.override_goal(FileConfig(tree={"objectives": "cost"}), study.goal, study.job)
+    dear = words_of.override_goal(FileConfig(tree={"price": "2/h"}), study.goal, study.job)
+    assert (cheap.price, dear.price) == (Price(per_hour=1.2), Price(per_hour=2.0))
+    assert dear.objectives == study.goal.objectives

@@ -241,6 +241,26 @@ def test_steps_between_two_loads() -> None:
         assert [item.key for item in translate(without).dropped] == list(steps)[-1:]
 
 
+def test_the_most_of_a_space_is_a_number_of_trials() -> None:
+    """A share of its points, or fewer if the trials are limited, too; the least has nothing to hold back."""
+    part = {
+        **ONE, "run_config_search_mode": "optuna", "max_percentage_of_search_space": 20,
+        "run_config_search_max_concurrency": 16, "run_config_search_max_instance_count": 4,
+    }  # fmt: skip
+
+    assert translate(part).tree["space"] == {
+        "instances": "1..4",
+        "max_batch": "1..128*2",
+        "concurrency": "1..16*2",
+    }
+    assert translate(part).tree["budget"] == {"max_trials": 32}  # a fifth of 4 x 8 x 5
+    assert translate({**part, "optuna_max_trials": 10}).tree["budget"] == {"max_trials": 10}
+    for without in ({**part, "run_config_search_mode": "quick"}, {**part, "run_config_search_disable": True}):
+        assert "max_percentage_of_search_space" in [item.key for item in translate(without).dropped]
+    (least,) = translate({**part, "min_percentage_of_search_space": 5}).dropped
+    assert least.key == "min_percentage_of_search_space"
+
+
 def test_instance_groups() -> None:
     """Choices of one group are axes of number and device, those of several the field; the rest is dropped."""
 

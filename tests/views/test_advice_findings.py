@@ -9,6 +9,7 @@ from modeldyno.core.advice.advice import Advice, CandidateSettings, TriedSetting
 from modeldyno.core.advice.bottleneck import Bottleneck, Limit
 from modeldyno.core.advice.finding import Finding, Saving
 from modeldyno.core.comparison.comparison import Change, ChangeVerdict
+from modeldyno.core.load.replicas_and_cost import Price
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Interval, observed_number
 from modeldyno.core.metrics.metric import Query
@@ -182,6 +183,24 @@ class TestAdvice:
         cells = [cell for b in blocks if isinstance(b, Table) for row in b.rows for cell in row]
         notices = [f"{b.text} {b.advice}" for b in blocks if isinstance(b, Notice)]
         return " | ".join([*notices, *cells])
+
+    def test_what_inferences_cost_is_told_where_there_is_a_price(self) -> None:
+        """After and before, and a column of what was tried."""
+        best = tried(0.5, ChangeVerdict.BETTER, 7, threads=1)
+        cost = replace(best.beside[0], query=Query.parse("cost"), baseline=0.6, candidate=0.4)
+        best = replace(best, beside=(*best.beside, cost))
+        lame = TriedSetting(candidate=best.candidate, failure="no")
+        uncosted = tried(0.1, ChangeVerdict.SAME, 7, threads=2)
+        priced = replace(
+            ADVICE, tried=(best, lame, uncosted), finals=(best,), best=best, price=Price.parse("$1/h")
+        )
+
+        assert "; $0.400 per million inferences, before it was $0.600; outputs" in sentence(priced)
+        (_, table) = [block for block in advice(priced) if isinstance(block, Table)]
+        assert "cost per million" in [column.title for column in table.columns]
+        assert [row[4] for row in table.rows] == ["$0.400", "—", ""]
+        assert "per million" not in self.text_of(replace(priced, price=None))
+        assert "per million" not in sentence(replace(priced, best=uncosted))
 
     def test_the_best_is_told_first_with_its_price(self) -> None:
         """What to set, what it gains with its interval, and what it does to the outputs."""

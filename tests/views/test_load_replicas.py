@@ -42,13 +42,13 @@ def test_what_is_sure_or_open_is_told_so() -> None:
 def test_costs_are_a_table() -> None:
     """Each with its interval where it has one."""
     items = (
-        Cost(of="1,000 inferences", amount=0.0123, interval=Interval(low=0.01, high=0.02), rate=100.0),
+        Cost(of="million inferences", amount=0.0123, interval=Interval(low=0.01, high=0.02), rate=100.0),
         Cost(of="million tokens", amount=2.5, interval=None, rate=50.0),
     )
     (table,) = costs(items, PRICE)
     assert isinstance(table, Table)
     assert table.title.startswith("Cost at 1.20 EUR per hour")
-    assert table.rows[0] == ("1,000 inferences", "0.0123 EUR", "0.01 EUR to 0.02 EUR", "100/s")
+    assert table.rows[0] == ("million inferences", "0.0123 EUR", "0.01 EUR to 0.02 EUR", "100/s")
     assert table.rows[1][1:3] == ("2.50 EUR", "")
     (notice,) = costs((), PRICE)
     assert isinstance(notice, Notice)
@@ -59,3 +59,4 @@ def test_money_has_the_digits_that_tell() -> None:
     """Two behind the point from one on, three that count below."""
     assert money(1234.5, PRICE) == "1,234.50 EUR"
     assert money(0.000123456, Price(per_hour=1.0)) == "0.000123"
+    assert money(1.2, Price(per_hour=1.0, currency="$")) == "$1.20"

@@ -366,12 +366,16 @@ class TestSearch:
         assert all(len(line) <= 80 for line in lines)
 
 
-def test_a_carbon_of_each_load_has_a_column() -> None:
+@pytest.mark.parametrize(
+    ("metric", "title"),
+    [("carbon", "CO2e/1,000"), ("cost", "cost/million"), ("token_cost", "cost/million tokens")],
+)
+def test_carbon_and_cost_of_each_load_have_a_column(metric: str, title: str) -> None:
     """Beside where the time goes; without one there is none."""
-    measured = replace(rung(1), answers=(*rung(1).answers, an_answer("carbon", 0.5)))
+    measured = replace(rung(1), answers=(*rung(1).answers, an_answer(metric, 0.5)))
     titles = {
         curve: [column.title for block in load_curve_blocks(curve) if isinstance(block, Table)
                 for column in block.columns]
         for curve in (a_ladder(), LoadCurve(knob="concurrency", rungs=(measured,)))
     }  # fmt: skip
-    assert ["CO2e/1,000" in columns for columns in titles.values()] == [False, True]
+    assert [title in columns for columns in titles.values()] == [False, True]

@@ -13,7 +13,7 @@ from modeldyno.core.metrics.measurement import Distribution, Measurement, observ
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.report.blocks import Notice, Severity, Table
 from modeldyno.core.result.static_data import MemoryItem
-from modeldyno.core.result.trace_data import MemoryTimeline, TraceReport
+from modeldyno.core.result.trace_data import Allocation, MemoryTimeline, TraceReport
 from modeldyno.core.spec.static_options import Inspection, Mode
 from modeldyno.testing.reporters import HOSTILE
 from modeldyno.testing.sample_results import a_job, a_small_result
@@ -287,3 +287,21 @@ def test_hostile_names_are_shown_harmlessly(reporter: Any) -> None:
     """Every format takes them."""
     for document in hostile():
         assert reporter.render(document)
+
+
+def test_the_largest_allocations_are_a_table_with_their_lives() -> None:
+    """In full and on the page, not in brief; what is never freed has no time of its life."""
+    made = (
+        Allocation(bytes=2**20, scope="", operator="", category="gradients", made=0.001, freed=None),
+        Allocation(bytes=2**10, scope="head", operator="aten.mm", category="activations", made=0.001,
+                   freed=0.003),
+    )  # fmt: skip
+    document = result(activity=TraceReport(held=HELD, course=COURSE, allocations=made))
+    assert rows(document, "The largest allocations of a ") == {
+        "(none)": ("(none)", "gradients", "1.00 MiB", "1.00 ms", "never", ""),
+        "head": ("aten.mm", "activations", "1.00 KiB", "1.00 ms", "3.00 ms", "2.00 ms"),
+    }
+    on_page = [block.title for block in views.page(document) if isinstance(block, Table)]
+    assert any(title.startswith("The largest allocations") for title in on_page)
+    in_brief = [block.title for block in views.overview(document) if isinstance(block, Table)]
+    assert not any(title.startswith("The largest allocations") for title in in_brief)

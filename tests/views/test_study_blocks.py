@@ -12,6 +12,7 @@ from tests.support.sample_trials import a_trial, add_trials, an_answer
 
 from modeldyno.adapters.reporters import terminal
 from modeldyno.cli.actions.sweep_study import exit_code
+from modeldyno.core.load.replicas_and_cost import Price
 from modeldyno.core.metrics.constraints import Constraint
 from modeldyno.core.metrics.measurement import Interval
 from modeldyno.core.report.blocks import Notice, Severity, Table
@@ -584,3 +585,32 @@ def test_a_study_without_figures_has_no_pictures() -> None:
     swept_study = a_study("batch_size=1,2", goal=goal())
 
     assert list(charts(swept_study, ranking(swept_study))) == []
+
+
+def test_a_cost_is_told_in_money() -> None:
+    """The answer begins with the cheapest, every table has the cost, and the export its ends."""
+    priced = batches(goal=Goal(
+        objectives=(Objective.parse("cost"),), constraints=(Constraint.parse("cost <= 0.9"),),
+        price=Price.parse("$1.20/h"),
+    ))  # fmt: skip
+    assert re.search(r"cheapest: batch_size=4 at \$0\.83\d* per million inferences", headline_of(priced))
+    assert "prefer the cheaper" not in headline_of(priced)
+    assert brief(priced).startswith("$0.83")
+    (best, *_) = tables(priced)
+    assert "cost is of a million inferences at $1.20 per hour" in best.title
+    assert "cost" in [column.title for column in best.columns]
+    titles = [column.title for column in numbers(priced).columns]
+    assert {"cost", "cost.low", "cost.high"} < {*titles}
+
+
+def test_a_price_without_a_goal_for_it_is_a_column() -> None:
+    """And behind the answer; the objective stays what it is."""
+    priced = batches(goal=goal(price=Price.parse("1.20 EUR/h")))
+    assert re.search(
+        r"batch_size=4 gives throughput 400/s, 0\.83\d* EUR per million inferences", headline_of(priced)
+    )
+    (best, *_) = tables(priced)
+    row = dict(zip([column.title for column in best.columns], best.rows[0], strict=True))
+    assert row["cost"].startswith("0.83")
+    bare = tables(batches())[0]
+    assert "cost" not in [column.title for column in bare.columns]

@@ -14,6 +14,7 @@ from modeldyno.comparison import advise as comparison_advise
 from modeldyno.comparison import history
 from modeldyno.core.comparison.comparison import SMALLEST_EFFECT
 from modeldyno.core.comparison.trend import LONGEST
+from modeldyno.core.load.replicas_and_cost import Price
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.spec.probe_options import Observation
@@ -45,6 +46,7 @@ def advise(  # noqa: PLR0913 - one function per command, one parameter per optio
     max_time: float | str = comparison_advise.MAX_TIME,
     tolerance: float = comparison_advise.TOLERANCE,
     findings_only: bool = False,
+    price: str | None = None,
     backend: str | None = None,
     inputs: Sequence[str | InputSpec] = (),
     evaluate: str | Sequence[str] = (),
@@ -62,10 +64,11 @@ def advise(  # noqa: PLR0913 - one function per command, one parameter per optio
         model: a reference (``"m.onnx"``, ``"torch:file.py:factory"``), which runs in fresh processes, or a
             live object, which runs inside this one.
         example: inputs of a live object.
-        metric: what to improve: ``"throughput"`` or ``"latency.p50"``.
+        metric: what to improve: ``"throughput"``, ``"latency.p50"``, or ``"cost"`` with a price.
         max_time: time for all of it, loading included, in seconds or as text such as ``"10m"``.
         tolerance: largest accepted difference of the outputs, relative to the largest output.
         findings_only: try only what the findings suggest, not the usual settings of the backend.
+        price: price of the machine, such as ``"1.20/h"``, for what a million inferences cost.
         backend: what runs it; by default the one for the model's format.
         inputs: shapes or files, as ``--input`` takes them.
         evaluate: metrics of labelled samples, as for `profile`, that the best setting is compared in.
@@ -90,8 +93,9 @@ def advise(  # noqa: PLR0913 - one function per command, one parameter per optio
     limit = TimeLimit.begin(max_time)
     knobs = check_settings(settings)
     options = comparison_advise.AdviseOptions(
-        query=Query.parse(metric), max_time=max_time, tolerance=tolerance, space=not findings_only
-    )
+        query=Query.parse(metric), max_time=max_time, tolerance=tolerance, space=not findings_only,
+        price=None if price is None else Price.parse(price),
+    )  # fmt: skip
     live = not isinstance(model, str | Path)
     with ExitStack() as stack:
         ref, own = stack.enter_context(offered(model, name, example)) if live else (str(model), None)

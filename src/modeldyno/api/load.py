@@ -12,6 +12,7 @@ from modeldyno.api.error_wording import reference_of, reword_errors
 from modeldyno.api.profile import as_tuple, result_or_raise, split_plan, store_conclusion_if, store_if
 from modeldyno.core.load.capacity import Capacity
 from modeldyno.core.load.load_curve import LoadCurve, ends_at_plateau, parse_ladder
+from modeldyno.core.load.replicas_and_cost import Price
 from modeldyno.core.spec.load_spec import Arrivals, Load, parse_rate, parse_sequence
 from modeldyno.core.spec.probe_options import Observation
 from modeldyno.core.stats.units import read_time
@@ -65,6 +66,7 @@ def load(  # noqa: PLR0913 - one function per command, one parameter per option
     records: str | Path | None = None,
     carbon: str | None = None,
     power: str | None = None,
+    price: str | None = None,
     probes: Sequence[str] = (),
     require: str | Sequence[str] = (),
     percentiles: str | Sequence[str] = (),
@@ -104,6 +106,8 @@ def load(  # noqa: PLR0913 - one function per command, one parameter per option
         carbon: intensity of the grid, such as ``"400g/kWh"``: the metric ``carbon`` are the grams of CO2
             equivalent of 1,000 inferences, where the power of the server can be read.
         power: power to assume for `carbon` where none can be read, such as ``"65W"``.
+        price: price of the machine, such as ``"1.20/h"``: the metric ``cost`` is that of a million
+            inferences, and ``token_cost`` that of a million tokens.
         probes: what to measure; by default static analysis and the load.
         require: bounds, such as ``"latency.p99 <= 50ms"``.
         percentiles: percentiles to measure until certified, such as ``"p99"``.
@@ -158,6 +162,7 @@ def load_curve(  # noqa: PLR0913 - one parameter per option
     beside: str | Sequence[str] = (),
     carbon: str | None = None,
     power: str | None = None,
+    price: str | None = None,
     name: str | None = None,
     trust: bool = False,
     resume: str | Path | LoadCurve | None = None,
@@ -194,6 +199,8 @@ def load_curve(  # noqa: PLR0913 - one parameter per option
         beside: other models on the same server at the same time, such as ``"b.onnx concurrency=4"``.
         carbon: intensity of the grid, such as ``"400g/kWh"``, for the metric ``carbon`` of each load.
         power: power to assume for `carbon` where none can be read, such as ``"65W"``.
+        price: price of the machine, such as ``"1.20/h"``: the metric ``cost`` is that of a million
+            inferences, and ``token_cost`` that of a million tokens.
         name: name of the model in the results.
         trust: allow files that run code when loaded (in the child process).
         resume: continue a load curve: its id in the store, a file, or a LoadCurve. Only `concurrency`, of
@@ -257,6 +264,7 @@ def find_load(  # noqa: PLR0913 - one parameter per option
     beside: str | Sequence[str] = (),
     carbon: str | None = None,
     power: str | None = None,
+    price: str | None = None,
     name: str | None = None,
     trust: bool = False,
     resume: str | Path | LoadCurve | Capacity | None = None,
@@ -296,6 +304,8 @@ def find_load(  # noqa: PLR0913 - one parameter per option
         beside: other models on the same server at the same time, such as ``"b.onnx concurrency=4"``.
         carbon: intensity of the grid, such as ``"400g/kWh"``, for the metric ``carbon`` of each load.
         power: power to assume for `carbon` where none can be read, such as ``"65W"``.
+        price: price of the machine, such as ``"1.20/h"``: the metric ``cost`` is that of a million
+            inferences, and ``token_cost`` that of a million tokens.
         name: name of the model in the results.
         trust: allow files that run code when loaded (in the child process).
         resume: continue a search, or begin one with the loads of a load curve: its id in the store, a file,
@@ -358,7 +368,7 @@ def _measure(series: AnySeries, arguments: Mapping[str, Any]) -> AnySeries:
     with _headers_and_progress(arguments) as on_event, show_loads(enabled=stores) as live:
         emission, watch = Emission.parse(arguments["carbon"], arguments["power"]), live.follow(on_event)
         for outcome, latest in measure_loads(
-            series, watch=watch, force=arguments["force"], emission=emission
+            series, watch=watch, force=arguments["force"], emission=emission, price=_price(arguments)
         ):
             store_if(outcome.result, condition=stores, tags=tags)
             live.end(outcome.result)
@@ -367,6 +377,10 @@ def _measure(series: AnySeries, arguments: Mapping[str, Any]) -> AnySeries:
     if not series.rungs:
         raise RunFailed("No measurement was completed.")
     return series
+
+
+def _price(arguments: Mapping[str, Any]) -> Price | None:
+    return None if arguments["price"] is None else Price.parse(arguments["price"])
 
 
 def _series_to_resume(
@@ -382,6 +396,7 @@ def _series_to_resume(
 
 _OF_THE_RUN = {
     "resume", "force", "headers", "store", "tags", "progress", "watch", "settings", "carbon", "power",
+    "price",
 }  # fmt: skip
 """Arguments that change nothing about a series."""
 
@@ -440,6 +455,7 @@ def _request(arguments: Mapping[str, Any]) -> Request:
         trust=arguments["trust"],
         beside=as_tuple(arguments["beside"], "beside"),
         emission=Emission.parse(arguments["carbon"], arguments["power"]),
+        price=_price(arguments),
     )
 
 

@@ -13,6 +13,7 @@ from modeldyno.api.arrays import with_batches
 from modeldyno.api.error_wording import reword_errors
 from modeldyno.api.live_evaluation import LiveEvaluation
 from modeldyno.api.live_functions import check_functions, with_functions
+from modeldyno.core.load.replicas_and_cost import Price
 from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.spec.input_spec import InputSpec
@@ -69,6 +70,7 @@ def profile(  # noqa: PLR0913 - one function per command, one parameter per opti
     data: Any = None,
     carbon: str | None = None,
     power: str | None = None,
+    price: str | None = None,
     require: str | Sequence[str] = (),
     percentiles: str | Sequence[str] = (),
     plan: Plan | None = None,
@@ -119,6 +121,8 @@ def profile(  # noqa: PLR0913 - one function per command, one parameter per opti
         carbon: intensity of the grid, such as ``"400g/kWh"``: the metric ``carbon`` are the grams of CO2
             equivalent of 1,000 inferences, where power can be read.
         power: power to assume for `carbon` where none can be read, such as ``"65W"``.
+        price: price of the machine, such as ``"1.20/h"``: the metric ``cost`` is that of a million
+            inferences, and ``token_cost`` that of a million tokens.
         require: bounds, such as ``"latency.p99 <= 50ms"``.
         percentiles: percentiles to measure until certified, such as ``"p99"``.
         plan: time and precision of the measurement.
@@ -167,6 +171,7 @@ def profile(  # noqa: PLR0913 - one function per command, one parameter per opti
         trust=trust,
         beside=as_tuple(beside, "beside"),
         emission=Emission.parse(carbon, power),
+        price=None if price is None else Price.parse(price),
     )
     check_functions(pre, post, example, live=inline or not isinstance(model, str | Path))
     with (

@@ -53,6 +53,7 @@ def sweep(  # noqa: PLR0913 - one function per command, one parameter per option
     latency_budget: float | str | None = None,
     min_throughput: float | str | None = None,
     rank: str | None = None,
+    price: str | None = None,
     strategy: str | None = None,
     max_time: float | str | None = None,
     max_trials: int | None = None,
@@ -96,6 +97,8 @@ def sweep(  # noqa: PLR0913 - one function per command, one parameter per option
         latency_budget: seconds, or text such as ``"10ms"``; the same as the bound ``"latency.p99 <= 10ms"``.
         min_throughput: per second; the same as the bound ``"throughput >= 500/s"``.
         rank: ``"best-load"`` ranks configurations at their best load, ``"each-load"`` every load separately.
+        price: price of the machine, such as ``"1.20/h"``: every trial then has ``cost``, that of a million
+            inferences, and ``token_cost`` if it has tokens, for goals and tables.
         strategy: search strategy: quick (if None), grid, ladder or optuna.
         max_time: time limit in seconds, or text such as ``"10m"``; None: until nothing more can be learned.
         max_trials: maximum number of measurements, including verification.
@@ -145,7 +148,7 @@ def sweep(  # noqa: PLR0913 - one function per command, one parameter per option
     options = {
         "objectives": objectives, "maximize": maximize, "minimize": minimize, "require": require,
         "mode": mode, "latency_budget": latency_budget, "min_throughput": min_throughput, "rank": rank,
-        "strategy": strategy,
+        "price": price, "strategy": strategy,
         "backend": backend, "input": inputs, "probe": probes, "evaluate": evaluate,
         "data": None if data is None else str(data), "name": name, "set": knobs, "load": load,
         "beside": beside,
@@ -207,6 +210,7 @@ def rerank(  # noqa: PLR0913 - one parameter per option
     latency_budget: float | str | None = None,
     min_throughput: float | str | None = None,
     rank: str | None = None,
+    price: str | None = None,
 ) -> Study:
     """Rank a study by another goal without measuring, as ``modeldyno sweep --rerank`` does.
 
@@ -220,6 +224,7 @@ def rerank(  # noqa: PLR0913 - one parameter per option
         latency_budget: seconds, or text such as ``"10ms"``.
         min_throughput: per second.
         rank: ``"best-load"`` or ``"each-load"``.
+        price: price of the machine, such as ``"1.20/h"``; what is not given stays as it was.
 
     Returns:
         The Study under the goal, for `ranking`. It is not stored; ``sweep(resume=..., minimize=...)``
@@ -232,6 +237,7 @@ def rerank(  # noqa: PLR0913 - one parameter per option
     goals = {
         "objectives": objectives, "maximize": maximize, "minimize": minimize, "require": require,
         "mode": mode, "latency_budget": latency_budget, "min_throughput": min_throughput, "rank": rank,
+        "price": price,
     }  # fmt: skip
     return rerank_stored(_find_study(study), FileConfig(tree=_to_tree(goals)))[0]
 

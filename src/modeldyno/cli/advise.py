@@ -17,8 +17,12 @@ from modeldyno.cli.output_options import JSON, QUIET
 @cli_options.INPUTS
 @cli_options.EVALUATION
 @click.option(
-    "--metric", default="throughput", show_default=True, help="What to improve: throughput, latency.p50."
+    "--metric",
+    default="throughput",
+    show_default=True,
+    help="Such as throughput, latency.p50 or cost.",
 )
+@click.option("--price", help="Price of this machine, such as 1.20/h, for what inferences cost.")
 @cli_options.time_option("--max-time", "3m", "Time limit of the whole command, loading included.")
 @cli_options.run_time_option("2s")
 @click.option(

@@ -59,6 +59,7 @@ def _check_certainty(_ctx: click.Context, _parameter: click.Parameter, value: st
     type=click.Choice(defaults.RANKS),
     help="Rank configurations at their best load, or every load separately.",
 )
+@click.option("--price", help="Price of this machine, such as 1.20/h, for --objective cost and its column.")
 # the search and its budget
 @click.option("--strategy", help="Search strategy: quick (the default), grid, ladder or optuna.")
 @click.option(

@@ -36,6 +36,7 @@ from modeldyno.core.comparison.build import with_second_pass
 from modeldyno.core.result.result import FailureKind
 from modeldyno.core.spec.knob import BATCH_SIZE
 from modeldyno.core.spec.static_options import HERE, Mode
+from modeldyno.core.study.goal import check_price
 from modeldyno.core.study.search_space import parse_axis
 from modeldyno.environment import machine
 from modeldyno.errors import OutOfTime, RequestError, RunFailed
@@ -91,7 +92,7 @@ def advise(job: Job, wish: AdviseOptions, campaign: RunSession) -> Iterator[Advi
         trial = AdviseSession(
             job=replace(job, plan=plan),
             wish=wish,
-            campaign=campaign,
+            campaign=replace(campaign, price=wish.price),
             folder=Path(folder),
             begun=monotonic(),
         )
@@ -151,9 +152,12 @@ def _check(job: Job, wish: AdviseOptions) -> None:
         )
     if job.inspection.mode is Mode.TRAIN:
         raise RequestError("modeldyno advise times calls, not training steps; leave out --mode train.")
-    if wish.query.metric not in {"latency", *TIMED[1:], "batch_rate"}:
+    if wish.price is None:
+        check_price((wish.query,))
+    if wish.query.metric not in {"latency", *TIMED[1:], "batch_rate", "cost"}:
         raise RequestError(
-            f"{wish.query} is not a metric that advise can improve; give --metric throughput, or latency.p50."
+            f"{wish.query} is not a metric that advise can improve; give --metric throughput, latency.p50, "
+            "or cost with --price 1.20/h."
         )
 
 
@@ -188,6 +192,7 @@ def _inspect_baseline(trial: AdviseSession) -> Advice:
         **new_identity(),
         query=trial.wish.query,
         tolerance=trial.wish.tolerance,
+        price=trial.wish.price,
         baseline=baseline,
         bottleneck=bottleneck(Case(result=baseline, knobs={knob.name: knob for knob in knobs})),
         findings=findings(baseline, knobs),

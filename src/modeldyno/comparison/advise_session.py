@@ -14,6 +14,7 @@ from modeldyno.core.advice.advice import CandidateSettings, TriedSetting, with_o
 from modeldyno.core.comparison.build import CompareOptions, compare_results
 from modeldyno.core.comparison.change_test import judge_changes
 from modeldyno.core.comparison.schedule import RoundSchedule
+from modeldyno.core.load.replicas_and_cost import Price, with_cost
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.spec.job import Job
 from modeldyno.data import outputs
@@ -53,6 +54,8 @@ class AdviseOptions:
     tolerance: float = TOLERANCE
     space: bool = True
     """Whether the usual values of the backend's knobs are tried in addition to what findings suggest."""
+    price: Price | None = None
+    """Of the machine, for what inferences cost; None to leave that out."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -110,6 +113,7 @@ class AdviseSession:
         )
         started = monotonic()
         result = self.campaign.execute(job_with_outputs, watch=self.campaign.label_progress(label))
+        result = with_cost(result, self.wish.price)
         if not probes:
             self.times.append(monotonic() - started)
         artifacts = tuple(
@@ -137,8 +141,9 @@ class AdviseSession:
 
     @property
     def question(self) -> CompareOptions:
-        """What is compared: the requested metric, and the time of a call."""
-        metrics = tuple(dict.fromkeys((str(self.wish.query), _SECONDARY_METRIC)))
+        """What is compared: the requested metric, the time of a call, and with a price the cost."""
+        cost = () if self.wish.price is None else ("cost",)
+        metrics = tuple(dict.fromkeys((str(self.wish.query), _SECONDARY_METRIC, *cost)))
         return CompareOptions(metrics=metrics, why=False)
 
     def in_turns(

@@ -96,10 +96,8 @@ class CostOptions:
         """Check before measuring that the demand and the price can be answered.
 
         Raises:
-            RequestError: several loads are measured, and no demand or bound selects one of them.
+            RequestError: several loads are measured for a demand, and no bound selects one of them.
         """
-        if several and self.price is not None and self.demand is None:
-            raise RequestError("--price with several loads needs a demand: --demand 1000/s.")
         if several and self.demand is not None and not bounds:
             raise RequestError(
                 "--demand needs a bound that each replica must hold: --require 'latency.p99 <= 50ms'."

@@ -15,7 +15,7 @@ from modeldyno.core.load.capacity import Capacity
 from modeldyno.core.load.capacity_steps import CONCURRENCY, RATE, CapacitySearch, SearchEnd
 from modeldyno.core.load.endpoint_url import HEADERS_VARIABLE
 from modeldyno.core.load.load_curve import LoadCurve
-from modeldyno.core.load.replicas_and_cost import bounds_of
+from modeldyno.core.load.replicas_and_cost import bounds_of, with_cost
 from modeldyno.core.load.series_steps import (
     add_load,
     end_in_time,
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from modeldyno.core.load.capacity_steps import NextLoad
+    from modeldyno.core.load.replicas_and_cost import Price
     from modeldyno.core.load.series_steps import AnySeries
     from modeldyno.core.result.result import Event, Result
     from modeldyno.core.spec.job import Job
@@ -132,6 +133,7 @@ def measure_loads(
     force: bool = False,
     rooms: TrialExecutor | None = None,
     emission: Emission | None = None,
+    price: Price | None = None,
 ) -> Iterator[tuple[JudgedResult, AnySeries]]:
     """Continue a series to its end; yield each Outcome with the series that has it.
 
@@ -144,6 +146,7 @@ def measure_loads(
         force: continue although the model or the hardware has changed.
         rooms: returns the executor of a Job; by default one child process, whose server stays open.
         emission: for the carbon of each load; None to leave it out.
+        price: of the machine, for the cost of each load; None to leave it out.
 
     Raises:
         RequestError: the series cannot be measured.
@@ -154,7 +157,7 @@ def measure_loads(
         step, clock = next_load(series), _SearchClock()
         while step is not None:
             watch(Progressed(stage=_describe_step(series, step)))
-            outcome = _measure(series, step, room, guard, emission)
+            outcome = _measure(series, step, room, guard, emission, price)
             series = add_load(series, step, outcome.result, refused=_all_refused(outcome.result))
             series, step = clock.next_load(series)
             yield outcome, series
@@ -205,6 +208,7 @@ def _measure(
     room: TrialExecutor,
     guard: ConsistencyGuard,
     emission: Emission | None,
+    price: Price | None,
 ) -> JudgedResult:
     """Measure one load, and judge it by the bounds."""
     guard.before = series
@@ -212,6 +216,7 @@ def _measure(
     result = room(job, fresh=step.fresh)(job, watch=guard)
     if emission is not None:
         result = with_carbon(result, emission)
+    result = with_cost(result, price)
     return judge_result(replace(result, doubts=(*result.doubts, *guard.doubts)), bounds_of(series))
 
 

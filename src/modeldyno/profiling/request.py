@@ -14,6 +14,7 @@ from modeldyno.core.load.multi_model import (
     check_names,
     default_model_name,
 )
+from modeldyno.core.load.replicas_and_cost import Price
 from modeldyno.core.metrics.constraints import Constraint, latency_within
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.metrics.metric import canonical_statistic, fraction_of
@@ -32,6 +33,7 @@ from modeldyno.core.spec.probe_options import (
 )
 from modeldyno.core.spec.static_options import HERE, Inspection, Mode, parse_vary
 from modeldyno.core.stats.units import BYTES, check_time_limit, parse_quantity
+from modeldyno.core.study.goal import check_price
 from modeldyno.core.trace.carbon import Emission
 from modeldyno.data.labelled_samples import read_labels
 from modeldyno.errors import RequestError, UnknownName
@@ -74,10 +76,18 @@ class Request:
     """Models on the same server at the same time, each as `multi_model.CoHostedModelSpec` parses it."""
     emission: Emission | None = None
     """What the power drawn emits; None if that is not asked for."""
+    price: Price | None = None
+    """Price of the machine, for the cost; None if that is not asked for."""
 
     def constraints(self) -> tuple[Constraint, ...]:
-        """Parse the constraints; one that names no model applies to each."""
+        """Parse the constraints; one that names no model applies to each.
+
+        Raises:
+            RequestError: one of them is wrong, or bounds a cost, and there is no price.
+        """
         constraints = tuple(map(Constraint.parse, self.require))
+        if self.price is None:
+            check_price(constraint.query for constraint in constraints)
         if not self.beside:
             return constraints
         model = resolve_model(self.model)

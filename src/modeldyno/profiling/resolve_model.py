@@ -1,6 +1,6 @@
 """Resolve a user's word to a model: a reference, a path, or a directory with one model; executes nothing.
 
-A version of MLflow's registry is fetched first, and stands for its file.
+A version of MLflow's registry is fetched first, and stands for its file; so is ``s3://bucket/model.onnx``.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from modeldyno.environment.running_servers import running_inputs, running_url
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.profiling import mlflow_version
 from modeldyno.profiling.registered_version import find_registered
+from modeldyno.profiling.remote_files import fetch_remote, is_remote
 from modeldyno.profiling.unrecognised import explain_unrecognised
 
 _WHOLE_DIRECTORY = ("hf", "repository", "savedmodel")
@@ -59,8 +60,9 @@ def resolve_model(text: str) -> ResolvedModel:
     Raises:
         RequestError: the path does not exist, no loader claims it, a directory holds several models, or a
             Python file does not contain the name.
-        MissingExtra: it is a version of MLflow's registry, and MLflow is not installed.
-        StoreError: it may be a registered model, and the registry cannot be read.
+        MissingExtra: it is a version of MLflow's registry, or a URL of an object store, and the package that
+            reads it is not installed.
+        StoreError: it may be a registered model, and the registry cannot be read; or the object store cannot.
     """
     if not _may_be_name(text):
         return ResolvedModel(ref=_parse(text))
@@ -93,6 +95,8 @@ def _parse(text: str) -> ModelRef:
     if ref.scheme == mlflow_version.SCHEME:
         version = mlflow_version.fetch_mlflow_version(text)
         return replace(version.ref, registered=version.reference)
+    if (remote := next(filter(is_remote, (text, ref.locator)), None)) is not None:
+        return _fetched(text, remote, "" if remote == text else ref.scheme)
     schemes = plugins.names("loader")
     _check_kind_of_file(Path(ref.locator))
     if ref.scheme in schemes:
@@ -110,6 +114,13 @@ def _parse(text: str) -> ModelRef:
         or _model_in_directory(path, text)
         or _raise_not_found(path, text)
     )
+
+
+def _fetched(text: str, remote: str, scheme: str) -> ModelRef:
+    """Return the reference to the files of an object store on this machine, which keeps the user's word."""
+    url, mark, entry = remote.partition("#")
+    ref = _parse(f"{f'{scheme}:' if scheme else ''}{fetch_remote(url)}{mark}{entry}")
+    return replace(ref, registered=text)
 
 
 def refers_to_model(text: str) -> bool:

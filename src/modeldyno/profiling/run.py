@@ -8,6 +8,7 @@ from math import fsum
 from statistics import fmean
 from typing import TYPE_CHECKING
 
+from modeldyno.core.load.replicas_and_cost import with_cost
 from modeldyno.core.metrics import doubt
 from modeldyno.core.metrics.constraints import Judgement, Verdict
 from modeldyno.core.metrics.doubt import HOST_TIMES, Doubt
@@ -88,6 +89,7 @@ def run_request(
             result = run_replicated(execute, job, watch=watch)
     if request.emission is not None:
         result = with_carbon(result, request.emission)
+    result = with_cost(result, request.price)
     return judge_result(result, constraints)
 
 

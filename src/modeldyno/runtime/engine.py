@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Self
@@ -69,6 +69,7 @@ from modeldyno.runtime.session_setup import (
 )
 from modeldyno.runtime.stage_functions import StageFunctions, import_stage_functions, with_first_feed
 from modeldyno.runtime.time_limit import TimeLimit
+from modeldyno.runtime.waiting import wait_times
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -324,10 +325,25 @@ def _run_job(
         yield from _run_probes(callable_probes, (Pass.TIMED,), subject, job, stage)
     stage.mark(WatchStage.SECOND)
     yield from check_outputs(opened, "last call", stage)
+    if _TIMED_CALLS in callable_probes and baton is NO_TURNS:
+        yield from _waiting_lines(subject, job, stage)
     with stage.region() if Pass.SECOND in passes else nullcontext():
         yield from _run_probes(callable_probes, (Pass.SECOND,), subject, job, stage)
     if interrupted():
         yield INTERRUPTED
+
+
+_TIMED_CALLS = "latency"
+"""The probe that times calls one by one in this process."""
+
+
+def _waiting_lines(subject: Subject, job: Job, stage: RunStage) -> Iterator[Event]:
+    """Yield in which lines calls wait, if they do and there is time to look."""
+    plan = job.plan if stage.limit is None else stage.limit.shorten(job.plan, 1)
+    if plugins.serves(job.backend) or subject.interrupted() or (stage.limit and stage.limit.left <= 0):
+        return
+    with suppress(Exception):  # a call that fails now was measured before
+        yield from wait_times(subject.calls[0], plan.max_time)
 
 
 def _load_and_inspect(

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from modeldyno.core.load.replicas_and_cost import Price, with_cost
 from modeldyno.core.result.result import Event, Progressed, Result
 from modeldyno.errors import ModelDynoError, OutOfTime
 from modeldyno.interfaces.executor import Executor
@@ -48,6 +49,8 @@ class RunSession:
     machine, they run one after another."""
     limit: TimeLimit | None = None
     """What the runs must end by."""
+    price: Price | None = None
+    """Of the machine: with it the Results of a round have their cost."""
 
     def label_progress(self, label: str) -> Watch:
         """Return a watch that prefixes progress with the label of the run, and says if it is the last."""
@@ -74,7 +77,7 @@ class RunSession:
         for result in results:
             if isinstance(result, OutOfTime):
                 raise result  # what the others measured has nothing beside it
-        return results
+        return [with_cost(each, self.price) if isinstance(each, Result) else each for each in results]
 
     def _run_sides(self, labelled: Sequence[tuple[str, Job]]) -> list[Result | ModelDynoError]:
         jobs, watches = [job for _, job in labelled], [self.label_progress(label) for label, _ in labelled]

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from modeldyno import plugins
 from modeldyno.core.load import multi_model
 from modeldyno.core.load.multi_model import CoHostedModelSpec
+from modeldyno.core.load.replicas_and_cost import Price
 from modeldyno.core.metrics.constraints import Constraint
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.metrics.metric import METRICS, Query
@@ -110,6 +111,7 @@ def build_study(
         name=value_parsers.as_text(tree.get("name")),
         trust=trust,
         beside=tuple(map(str, value_parsers.as_list(tree.get("beside")))),
+        price=goal.price,
     )
     with config.at("beside"):
         job = job_request.job()
@@ -186,8 +188,10 @@ def _unknown(name: str, names: Iterable[str], within: str = "") -> RequestError:
 # --- goal ------------------------------------------------------------------------------------------
 
 
-def read_goal(config: FileConfig) -> Goal:
-    """Read objectives, constraints and the ranking rule; the default objective is throughput.
+def read_goal(config: FileConfig, before: Goal | None = None) -> Goal:
+    """Read objectives, constraints, the ranking rule and the price; the default objective is throughput.
+
+    A price that is not given is that of the goal `before`.
 
     Raises:
         RequestError: one of them is wrong.
@@ -202,7 +206,15 @@ def read_goal(config: FileConfig) -> Goal:
         rank = value_parsers.parse_choice(
             "rank", config.tree.get("rank", Rank.BEST), [str(rank) for rank in Rank]
         )
-    return Goal(objectives=tuple(aims), constraints=tuple(_read_constraints(config)), rank=Rank(rank))
+    with config.at("price"):
+        given = value_parsers.as_text(config.tree.get("price"))
+        price = None if given is None else Price.parse(given)
+    return Goal(
+        objectives=tuple(aims),
+        constraints=tuple(_read_constraints(config)),
+        rank=Rank(rank),
+        price=price or (None if before is None else before.price),
+    )
 
 
 def override_goal(config: FileConfig, before: Goal, job: Job) -> Goal:
@@ -211,11 +223,12 @@ def override_goal(config: FileConfig, before: Goal, job: Job) -> Goal:
     Raises:
         RequestError: one of them is wrong.
     """
-    new, configured = goal_for_all_models(read_goal(config), job), config.tree.keys()
+    new, configured = goal_for_all_models(read_goal(config, before), job), config.tree.keys()
     return Goal(
         objectives=new.objectives if configured & AIMS.keys() else before.objectives,
         constraints=new.constraints or before.constraints,
         rank=new.rank if "rank" in configured else before.rank,
+        price=new.price,
     )
 
 

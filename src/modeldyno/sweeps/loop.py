@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno import plugins
 from modeldyno.clock import monotonic
+from modeldyno.core.load.replicas_and_cost import with_cost
 from modeldyno.core.metrics.constraints import Answer
 from modeldyno.core.result.result import Loaded, Progressed
 from modeldyno.core.spec.probe_options import Observation
@@ -299,7 +300,7 @@ def _run_trial(
         return study.add(trial), trial, None
     if result.interrupted:
         return None
-    result = replace(result, doubts=(*result.doubts, *guard.doubts))
+    result = replace(with_cost(result, study.goal.price), doubts=(*result.doubts, *guard.doubts))
     trial = Trial.of(result, study.goal, ask, number=number, seconds=monotonic() - started)
     return _with_environment(study, result).add(trial), trial, result
 

@@ -7,12 +7,14 @@ among the options of its command, or is in `TranslatedSweep.dropped` with the re
 from __future__ import annotations
 
 import json
+import math
 import re
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from modeldyno.core.study.search_space import Space, axis, parse_axis
 from modeldyno.documents.yaml_file import read_foreign_yaml
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.sweeps.model_analyzer_draft import (
@@ -145,6 +147,7 @@ def _join(config: Mapping[str, Any], drafts: Sequence[Draft]) -> TranslatedSweep
     together = bool(config.get("run_config_profile_models_concurrently_enable")) and len(drafts) > 1
     common = _draft_common(config)
     _translate_bisection(common, drafts, config.get(BISECTION), together=together)
+    _translate_share(common, drafts, config.get(SHARE))
     for draft in drafts:
         if draft.weight is not None and not together:
             draft.drop("weighting", "it weighs models on one server, and this one is swept alone")
@@ -196,11 +199,40 @@ def _translate_bisection(common: Draft, drafts: Sequence[Draft], steps: Any, *, 
             common.put("budget", "bisect", as_number(steps))
 
 
+def _translate_share(common: Draft, drafts: Sequence[Draft], percent: Any) -> None:
+    """Translate the most points to try, a share of the space, into a number of trials.
+
+    As there, the smaller one counts if the trials are limited, too; several models have the sum of theirs.
+    """
+    if percent is None:
+        return
+    if common.tree.get("strategy") != _STRATEGIES["optuna"]:
+        common.drop(SHARE, "it is of the mode optuna; other searches end when the best is certain")
+        return
+    if not all(draft.tree.get("space") for draft in drafts):
+        common.drop(SHARE, "the space is not stated here; write budget: with max_trials")
+        return
+    share = as_number(percent) / 100
+    most = sum(math.ceil(share * _points(draft.tree["space"])) for draft in drafts)
+    limit = common.tree.get("budget", {}).get("max_trials")
+    common.put("budget", "max_trials", most if limit is None else min(most, as_number(limit)))
+
+
+def _points(space: Mapping[str, Any]) -> int:
+    """Return the number of points of a drafted space."""
+    axes = (
+        axis(name, values) if isinstance(values, list) else parse_axis(f"{name}={values}")
+        for name, values in space.items()
+    )
+    return Space(axes=tuple(axes)).size
+
+
 def _is_varied(values: Any) -> bool:
     return isinstance(values, list) or (isinstance(values, str) and ".." in values)
 
 
 BISECTION = "run_config_search_max_binary_search_steps"
+SHARE = "max_percentage_of_search_space"
 
 
 def _merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
@@ -263,6 +295,7 @@ def _draft_common(config: Mapping[str, Any]) -> Draft:
         "profile_models",
         "run_config_profile_models_concurrently_enable",
         BISECTION,
+        SHARE,
         *OWN,
         *SEARCH,
     )

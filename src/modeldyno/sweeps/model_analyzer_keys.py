@@ -12,6 +12,7 @@ _FIELDS = "modeldyno report STUDY -o FILE.csv --fields model,concurrency,through
 _SPACE_ENDS = "write the range below space:"
 _STOP = "a measurement lasts until its interval is narrow; write plan: with precision or max_time"
 _CHOICE = "a sweep ends when the best is certain or at budget: max_time or max_trials"
+_NO_EARLY_EXIT = "strategy: optuna has no early exit, so it needs no least number of trials before one"
 
 KEYS: dict[str, str] = {
     # what is measured
@@ -51,9 +52,9 @@ KEYS: dict[str, str] = {
     "request_rate_search_enable": "write space: with rate: 16..8192*2",
     "concurrency_sweep_disable": "the loads are axes of the search like any other",
     "early_exit_enable": "the search leaves out what cannot win by itself",
-    "min_percentage_of_search_space": _CHOICE,
-    "max_percentage_of_search_space": _CHOICE,
-    "optuna_min_trials": _CHOICE,
+    "min_percentage_of_search_space": _NO_EARLY_EXIT,
+    "max_percentage_of_search_space": "write budget: with max_trials, that share of the points of space:",
+    "optuna_min_trials": _NO_EARLY_EXIT,
     "optuna_max_trials": "write budget: with max_trials",
     "optuna_early_exit_threshold": _CHOICE,
     "use_concurrency_formula": "write space: with concurrency: 2*instances*max_batch",

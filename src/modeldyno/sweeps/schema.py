@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 STRATEGY = "quick"
 AIMS = {"objectives": None, "maximize": True, "minimize": False}
 """Key of objectives to whether they are maximized; None where each metric has its own direction."""
-GOALS = frozenset(AIMS) | {"require", "mode", "latency_budget", "min_throughput", "rank"}
+GOALS = frozenset(AIMS) | {"require", "mode", "latency_budget", "min_throughput", "rank", "price"}
 """Keys of the goal, as opposed to what is measured."""
 
 _TEXT = {"type": "string"}
@@ -140,6 +140,7 @@ KEYS: dict[str, dict[str, Any]] = {
         {"enum": [str(rank) for rank in Rank]},
         "Rank a configuration at its best load, or each load separately."
     ),
+    "price": _described(_QUANTITY, "Price of this machine, for costs: 1.20/h, $1.20/h or 876 EUR/month."),
     "plots": _described(
         {
             "type": "object",

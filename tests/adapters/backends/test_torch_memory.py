@@ -402,3 +402,16 @@ def test_stages_bring_their_categories() -> None:
         10: "inputs", 20: "gradients", 30: "workspace",
     }  # fmt: skip
     assert list(call.stages) == ["copy", "backward", "optimizer"]
+
+
+def test_the_largest_allocations_have_their_module_operator_and_life() -> None:
+    """Each square is made by a product in its module, and the first is freed before the second."""
+    (call,) = watched(Chain(), FEED)
+    largest = {each.scope: each for each in allocations.largest_allocations(call) if each.bytes == ONE}
+
+    assert largest.keys() >= {"first", "second", "third"}
+    assert {largest[name].operator for name in ("first", "second", "third")} == {"aten.mul"}
+    ends = {name: each.freed for name, each in largest.items()}
+    assert ends["first"] is not None
+    assert ends["second"] is not None
+    assert largest["first"].made < largest["second"].made < ends["first"] < ends["second"]

@@ -12,11 +12,13 @@ from modeldyno.core.load.replicas_and_cost import (
     Price,
     ReplicaPlan,
     bounds_of,
+    cost_answers,
     costs,
     largest_holding_load,
     parse_demand,
     plan_replicas,
     running_cost,
+    with_cost,
 )
 from modeldyno.core.metrics.constraints import Answer, Constraint
 from modeldyno.core.metrics.measurement import Interval, Measurement, observed_number
@@ -53,6 +55,7 @@ class TestPrice:
         price = Price.parse(text)
         assert price.per_hour == pytest.approx(hourly)
         assert price.currency == currency
+        assert Price.parse(str(price)) == price
 
     @pytest.mark.parametrize("text", ["", "cheap", "$1 EUR", "1.2/fortnight", "-1/h", "1,20/h"])
     def test_what_is_none_is_refused(self, text: str) -> None:
@@ -62,15 +65,15 @@ class TestPrice:
 
 
 class TestCosts:
-    def test_a_thousand_inferences_cost_their_share_of_an_hour(self) -> None:
-        """At 100 a second and 3.60 an hour a thousand take ten seconds: 0.01."""
+    def test_a_million_inferences_cost_their_share_of_an_hour(self) -> None:
+        """At 100 a second and 3.60 an hour a million take ten thousand seconds: 10."""
         rate = Measurement(metric="throughput", value=100.0, interval=Interval(low=80.0, high=125.0))
         (cost,) = costs(a_small_result(measurements=(rate,)), Price(per_hour=3.6))
 
-        assert cost.of == "1,000 inferences"
-        assert cost.amount == pytest.approx(0.01)
+        assert cost.of == "million inferences"
+        assert cost.amount == pytest.approx(10)
         assert cost.interval is not None
-        assert (cost.interval.low, cost.interval.high) == pytest.approx((0.008, 0.0125))
+        assert (cost.interval.low, cost.interval.high) == pytest.approx((8, 12.5))
 
     def test_tokens_and_requests_are_told_apart(self) -> None:
         """A million tokens, and requests where a request is not an inference."""
@@ -80,8 +83,8 @@ class TestCosts:
             observed_number("token_rate", 1000.0),
         )
         all_costs = costs(a_small_result(measurements=measured), Price(per_hour=3.6))
-        assert [cost.of for cost in all_costs] == ["1,000 inferences", "1,000 requests", "million tokens"]
-        assert [cost.amount for cost in all_costs] == pytest.approx([0.0125, 0.1, 1.0])
+        assert [cost.of for cost in all_costs] == ["million inferences", "million requests", "million tokens"]
+        assert [cost.amount for cost in all_costs] == pytest.approx([12.5, 100, 1.0])
 
     def test_requests_that_are_inferences_are_told_once(self) -> None:
         """The two rates are the same where each request has one sample."""
@@ -94,6 +97,47 @@ class TestCosts:
         (cost,) = costs(a_small_result(measurements=(rate,)), Price(per_hour=3.6))
         assert cost.interval == Interval(low=0.0, high=inf)
         assert costs(a_small_result(), Price(per_hour=3.6)) == ()
+
+
+class TestWithCost:
+    def test_a_result_has_the_cost_of_a_million(self) -> None:
+        """Of inferences and of tokens, each with the interval, the runs and the doubt of its rate."""
+        measured = (
+            observed_number("throughput", 100.0, interval=Interval(low=80.0, high=125.0)),
+            replace(observed_number("token_rate", 1000.0), void="client-limited"),
+        )
+        result = with_cost(a_small_result(measurements=measured), Price(per_hour=3.6))
+
+        cost, tokens = result.find("cost"), result.find("token_cost")
+        assert cost is not None
+        assert tokens is not None
+        assert cost.value == pytest.approx(10)
+        assert cost.runs == pytest.approx((10,))
+        assert cost.interval is not None
+        assert (cost.interval.low, cost.interval.high) == pytest.approx((8, 12.5))
+        assert tokens.value == pytest.approx(1)
+        assert (tokens.void, tokens.interval) == ("client-limited", None)
+
+    def test_another_price_replaces_the_first_and_none_changes_nothing(self) -> None:
+        """The cost is of one price, and of a Result without a rate there is none."""
+        result = a_small_result(measurements=(observed_number("throughput", 100.0),))
+        priced = with_cost(with_cost(result, Price(per_hour=3.6)), Price(per_hour=7.2))
+
+        assert [m.metric for m in priced.measurements] == ["throughput", "cost"]
+        assert priced["cost"] == pytest.approx(20)
+        assert with_cost(result, None) is result
+        assert with_cost(a_small_result(), Price(per_hour=1.0)).find("cost") is None
+
+    def test_answers_of_rates_are_answers_of_costs(self) -> None:
+        """Where the Result is gone; a rate that is missing or nothing has no cost."""
+        kept = (answer("throughput", 100.0, 0.2), answer("latency.p99", 1.0), answer("token_rate", None))
+        (cost,) = cost_answers(kept, Price(per_hour=3.6))
+        assert str(cost.query) == "cost"
+        assert cost.value == pytest.approx(10)
+        assert cost.interval is not None
+        assert (cost.interval.low, cost.interval.high) == pytest.approx((10 / 1.2, 12.5))
+        single = Answer(query=Query.parse("throughput"), value=1.0)
+        assert [cost.interval for cost in cost_answers((single,), Price(per_hour=3.6))] == [None]
 
 
 class TestProvision:

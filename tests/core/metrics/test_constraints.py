@@ -375,3 +375,16 @@ def test_what_a_later_version_makes_void_has_no_value_either() -> None:
     spoilt = replace(LATENCY, value=replace(LATENCY.value, void="of-tomorrow"))  # type: ignore[type-var]
     answer = Answer.to(Query.parse("latency.p50"), (spoilt,))
     assert (answer.value, answer.why) == (None, "it has the doubt of-tomorrow")
+
+
+def test_a_cost_that_is_missing_says_what_it_follows_from() -> None:
+    """A price and the rate that it is divided by."""
+    judgement = Constraint.parse("token_cost <= 2").judge(())
+    assert "from the price of the machine, `price=1.20/h`, and the token_rate" in judgement.answer.why
+
+
+def test_an_amount_of_money_has_no_unit() -> None:
+    """It is in the currency of the price."""
+    assert str(Constraint.parse("cost<=0.5")) == "cost <= 0.5"
+    with pytest.raises(RequestError, match=r"'0\.5EUR' has a unit; write the number alone"):
+        Constraint.parse("cost <= 0.5EUR")

@@ -285,3 +285,10 @@ def test_samples_are_asked_for_by_metric() -> None:
 
     assert result.distribution("latency") == times.value
     assert (result.distribution("load_time"), result.distribution("latency", "layer")) == (None, None)
+
+
+def test_a_cost_is_withheld_with_its_rate() -> None:
+    """A load that was too short has neither; a cost that was never asked for is not withheld."""
+    short = replace(a_small_result(), doubts=(Doubt(code="short-load", seen="few", advice=""),))
+    assert short.withheld("cost") == "short-load"
+    assert not a_small_result().withheld("cost")

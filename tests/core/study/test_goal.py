@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
+from modeldyno.core.load.replicas_and_cost import Price
 from modeldyno.core.metrics.constraints import Constraint
 from modeldyno.core.metrics.metric import Query
-from modeldyno.core.study.goal import Goal, Objective
+from modeldyno.core.study.goal import Goal, Objective, goal_of_each_model
 from modeldyno.errors import RequestError, UnknownName
 
 RATE, P99 = Query.parse("throughput"), Query.parse("latency.p99")
@@ -56,6 +58,7 @@ class TestParse:
         [
             ("latency.p99:5", True, r"is better the lower it is.* objectives: \{latency.p99: 5\}"),
             ("latency.p99", True, r"write minimize: latency.p99 \(`minimize=latency.p99`\)"),
+            ("cost", True, "cost is better the lower it is"),
             ("throughput", False, "throughput is better the higher it is.* write maximize: throughput "),
         ],
     )  # fmt: skip
@@ -63,14 +66,6 @@ class TestParse:
         """The line to write stands in the sentence."""
         with pytest.raises(RequestError, match=message):
             Objective.parse(text, maximize=maximize)
-
-    @pytest.mark.parametrize("maximize", [None, False])
-    def test_the_least_cost_is_the_largest_throughput(self, maximize: bool | None) -> None:
-        """At one price a sample costs that price over the rate."""
-        cost = Objective.parse("cost:2", maximize=maximize)
-        assert cost == Objective(query=Query.parse("throughput"), maximize=True, weight=2.0)
-        with pytest.raises(RequestError, match="A cost is better the lower it is; write `minimize=cost`"):
-            Objective.parse("cost", maximize=True)
 
     def test_names_are_checked(self) -> None:
         """A misspelt metric is refused."""
@@ -147,3 +142,22 @@ class TestGoal:
             "latency.p90.raw",
             "throughput",
         ]
+
+    @pytest.mark.parametrize(
+        ("objective", "bounds"), [("cost:2", ()), ("throughput", ("token_cost <= 0.5",))]
+    )
+    def test_a_cost_needs_a_price(self, objective: str, bounds: tuple[str, ...]) -> None:
+        """As an objective and as a bound; the sentence says what to add."""
+        parts: dict[str, Any] = {
+            "objectives": (Objective.parse(objective),),
+            "constraints": tuple(map(Constraint.parse, bounds)),
+        }
+        with pytest.raises(RequestError, match=r"cost needs the price of the machine; add `price=1\.20/h`"):
+            Goal(**parts)
+        assert Goal(**parts, price=Price(per_hour=1.2)).price is not None
+
+    def test_models_that_share_a_machine_have_no_cost_of_their_own(self) -> None:
+        """What each of them uses of it is not known."""
+        goal = Goal(objectives=(Objective.parse("cost"),), price=Price(per_hour=1.2))
+        with pytest.raises(RequestError, match="cost is that of one model on a machine"):
+            goal_of_each_model(goal, "a", ["b"])

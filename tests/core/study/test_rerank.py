@@ -3,9 +3,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import pytest
 from tests.support.sample_trials import a_trial, add_trials, an_answer
 
+from modeldyno.core.load.replicas_and_cost import Price
 from modeldyno.core.metrics.constraints import Constraint, Verdict
+from modeldyno.core.metrics.metric import Query
 from modeldyno.core.result.result import FailureKind
 from modeldyno.core.study.goal import Goal, Objective
 from modeldyno.core.study.ranking import ranking
@@ -115,3 +118,43 @@ def test_a_trial_without_a_result_is_asked_itself() -> None:
     bare = replace(study, trials=tuple(replace(trial, result="") for trial in study.trials))
 
     assert rerank_study(bare, FAST, results.__getitem__)[0].goal == FAST
+
+
+CHEAP = Goal(
+    objectives=(Objective.parse("cost"),),
+    constraints=(Constraint.parse("cost <= 0.5"),),
+    price=Price(per_hour=1.2),
+)
+
+
+def test_a_price_gives_every_trial_its_cost() -> None:
+    """From its Result, or where that is gone from the throughput that the study kept: the same."""
+    study, results = swept()
+    anew, unknown = rerank_study(study, CHEAP, results.get)
+    kept, none = rerank_study(study, CHEAP, lambda _id: None)
+
+    assert (unknown, none) == (0, 0)
+    for trial, bare in zip(anew.trials, kept.trials, strict=True):
+        cost, again, rate = trial.ask(COST), bare.ask(COST), trial.ask(Query.parse("throughput"))
+        assert (cost and cost.value) == pytest.approx(again and again.value)
+        if rate is not None and cost is not None:
+            assert (cost.value or 0) * (rate.value or 0) == pytest.approx(1.2 / 3600 * 1e6)
+            assert bare.judgements[0].verdict is trial.judgements[0].verdict
+    best = ranking(anew).best
+    assert best is not None
+    assert best.point == {"batch_size": 1}
+
+
+COST = Query.parse("cost")
+
+
+def test_another_price_replaces_the_cost() -> None:
+    """Twice the price is twice the cost, though the Result is gone."""
+    study, _ = swept()
+    once, _ = rerank_study(study, CHEAP, lambda _id: None)
+    twice, _ = rerank_study(once, replace(CHEAP, price=Price(per_hour=2.4)), lambda _id: None)
+    costs = [trial.trials[0].ask(COST) for trial in (once, twice)]
+
+    assert costs[0] is not None
+    assert costs[1] is not None
+    assert costs[1].value == pytest.approx(2 * (costs[0].value or 0))

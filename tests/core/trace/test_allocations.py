@@ -8,7 +8,7 @@ import pytest
 from modeldyno.core.metrics.doubt import CODES, Doubt
 from modeldyno.core.metrics.measurement import Measurement
 from modeldyno.core.result.static_data import MemoryItem
-from modeldyno.core.result.trace_data import MemoryTimeline, TraceReport
+from modeldyno.core.result.trace_data import Allocation, MemoryTimeline, TraceReport
 from modeldyno.core.stats.statistics import unpack_samples
 from modeldyno.core.trace import allocations
 from modeldyno.core.trace.allocations import AllocationEvent, AllocationRecord, CategorizedMemory, MemoryBlock
@@ -254,6 +254,7 @@ def test_the_costliest_of_several_calls_is_told() -> None:
         course=allocations.memory_over_time(large),
         held=(MemoryItem(scope="b", role="activations", bytes=30),),
         held_in="b",
+        allocations=allocations.largest_allocations(large),
     )
 
 
@@ -287,3 +288,21 @@ def test_a_leak_outside_of_any_module_is_told_as_such() -> None:
 def test_no_calls_tell_nothing() -> None:
     """There is neither a number nor a doubt."""
     assert list(allocations.allocation_measurements([])) == []
+
+
+def test_the_largest_allocations_are_kept_with_what_made_them_and_how_long_they_lived() -> None:
+    """The largest first, no more than asked for; what outlives the call is never freed."""
+    call = recorded(
+        AllocationEvent(0.1, 1, 100, "a", 1, kind="aten.linear"),
+        AllocationEvent(0.2, 2, 500, "b", 2, Category.WORKSPACE, kind="aten.conv2d"),
+        AllocationEvent(0.3, 1, -100),
+        AllocationEvent(0.4, 3, 10),
+    )
+    first, second = allocations.largest_allocations(call, 2)
+    assert first == Allocation(
+        bytes=500, scope="b", operator="aten.conv2d", category="workspace", made=0.2, freed=None
+    )
+    assert (second.bytes, second.scope, second.operator) == (100, "a", "aten.linear")
+    assert (second.made, second.freed) == (0.1, 0.3)
+    report = next(p for p in allocations.allocation_measurements([call]) if isinstance(p, TraceReport))
+    assert [each.bytes for each in report.allocations] == [500, 100, 10]

@@ -6,7 +6,6 @@ from hashlib import file_digest
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from modeldyno.adapters.probes.waiting import wait_times
 from modeldyno.core.result.result import Artifact
 from modeldyno.data import outputs
 from modeldyno.errors import RequestError
@@ -16,7 +15,6 @@ from modeldyno.interfaces.session import CanCall
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from modeldyno.core.metrics.measurement import Measurement
     from modeldyno.core.metrics.measurement_plan import Plan
     from modeldyno.interfaces.probe import Subject
 
@@ -24,8 +22,8 @@ needs = CanCall
 pass_ = Pass.SECOND
 
 
-def measure(subject: Subject, plan: Plan) -> Iterator[Artifact | Measurement]:
-    """Write the named input and output arrays of a call with the first payload, and say where calls wait.
+def measure(subject: Subject, plan: Plan) -> Iterator[Artifact]:
+    """Write the named input and output arrays of a call with the first payload.
 
     Raises:
         RequestError: no file was named, it cannot be written, or the output holds no arrays.
@@ -48,4 +46,3 @@ def measure(subject: Subject, plan: Plan) -> Iterator[Artifact | Measurement]:
     except OSError as error:
         raise RequestError(f"Cannot write {path}: {error.strerror or error}.") from error
     yield Artifact(name="outputs", path=str(path), digest=f"sha256:{digest}")
-    yield from wait_times(subject.calls[0])

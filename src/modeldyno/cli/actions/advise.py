@@ -13,6 +13,7 @@ from modeldyno.cli.actions.output_options import OutputTargets, first_error
 from modeldyno.comparison.advise import AdviseOptions, advise
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.spec.probe_options import Observation
+from modeldyno.loadtest.replicas import CostOptions
 from modeldyno.profiling.run import INTERRUPTED, OK
 from modeldyno.progress import Progress
 from modeldyno.runtime.session import open_run_session
@@ -33,6 +34,7 @@ def run(**options: Any) -> int:
         max_time=options["max_time"],
         tolerance=options["tolerance"],
         space=not options["findings_only"],
+        price=CostOptions.parse(None, options["price"]).price,
     )
     model_request = cli_options.request_from_options(
         options,

@@ -158,7 +158,11 @@ def _measure_series(
         click.echo(_describe_duration(series))
     with Progress(quiet=options["quiet"]) as progress, show_loads(enabled=targets.store) as live:
         for outcome, latest in loads.measure_loads(
-            series, watch=live.follow(progress.watch), force=options["force"], emission=emission
+            series,
+            watch=live.follow(progress.watch),
+            force=options["force"],
+            emission=emission,
+            price=planned.price,
         ):
             targets.store_only(outcome)
             live.end(outcome.result)
@@ -253,6 +257,7 @@ def _request(options: dict[str, Any], concurrency: int | None) -> request.Reques
         plan=cli_options.plan_from_options(options),
         observation=Observation(records=options["records"] and str(Path(options["records"]).absolute())),
         emission=Emission.parse(options["carbon"], options["power"]),
+        price=CostOptions.parse(None, options["price"]).price,
     )
 
 

@@ -46,6 +46,7 @@ def run(**options: Any) -> int:
     if options["baseline"] and ctx.get_parameter_source("max_time") is ParameterSource.DEFAULT:
         options["max_time"] = PLAN.max_time
     require, notes = gate_options.expand_bounds(options["require"])
+    planned = CostOptions.parse(None, options["price"])
     model_request = cli_options.request_from_options(
         options,
         model=model,
@@ -65,8 +66,8 @@ def run(**options: Any) -> int:
             **cli_options.evaluation_from_options(options),
         ),
         emission=Emission.parse(options["carbon"], options["power"]),
+        price=planned.price,
     )
-    planned = CostOptions.parse(None, options["price"])
     for flag, given in (("--carbon", model_request.emission), ("--price", planned.price)):
         if given is not None and options["baseline"] is not None:
             raise RequestError(f"{flag} is of one result; drop it, or --baseline.")

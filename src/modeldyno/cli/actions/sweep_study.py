@@ -183,6 +183,7 @@ def _goal_options(study: Study) -> Iterator[str]:
     )
     yield from (f"--require '{bound}'" for bound in bounds)
     yield from () if study.goal.rank is Rank.BEST else (f"--rank {study.goal.rank}",)
+    yield from () if study.goal.price is None else (f"--price {shlex.quote(str(study.goal.price))}",)
 
 
 def _is_open(study: Study) -> bool:

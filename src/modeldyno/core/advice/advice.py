@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from modeldyno.core.advice.bottleneck import Bottleneck
 from modeldyno.core.advice.finding import Finding
 from modeldyno.core.comparison.comparison import Change, ChangeVerdict
-from modeldyno.core.metrics.metric import METRICS, Better, Query
+from modeldyno.core.load.replicas_and_cost import Price
+from modeldyno.core.metrics.metric import COSTS, METRICS, Better, Query
 from modeldyno.core.result.output_agreement import OutputAgreement
 from modeldyno.core.result.result import Result
 from modeldyno.core.result.where import as_text
@@ -50,7 +51,7 @@ class TriedSetting:
     beside: tuple[Change, ...] = ()
     """Of the metrics shown along with it."""
     outputs: tuple[OutputAgreement, ...] = ()
-    """OutputAgreement with the outputs of the baseline on the same inputs."""
+    """How far its outputs agree with those of the baseline on the same inputs."""
     unlike: str = ""
     """Why the outputs could not be compared."""
     failure: str = ""
@@ -94,6 +95,8 @@ class Advice(Document):
     """The better of these; None if nothing helped."""
     command: str = ""
     """The command that measures the model with these settings."""
+    price: Price | None = None
+    """Of the machine, if one was given."""
     schema: int = SCHEMA
 
 
@@ -105,11 +108,11 @@ def candidates(
 ) -> tuple[CandidateSettings, ...]:
     """Return what to try, without repeats: suggestions of findings, then the usual values of knobs.
 
-    Another batch size changes the work of a call: it is tried only to improve a rate, and if no given shape
-    fixes the ~    batch.
+    Another batch size changes the work of a call: it is tried only to improve a rate or a cost, and if no
+    given shape fixes the batch.
     """
     config = baseline.job.config
-    batches = METRICS[metric].better is Better.HIGHER and fixed_batch(baseline) is None
+    batches = of_any_batch(metric) and fixed_batch(baseline) is None
     chosen: dict[tuple[tuple[str, KnobValue], ...], CandidateSettings] = {}
 
     def add(code: str, settings: Settings) -> None:
@@ -130,6 +133,11 @@ def candidates(
             if config.get(axis.name) != value and (axis.name, value) not in _DEFAULT_VALUES:
                 add(code, {axis.name: value})
     return tuple(sorted(chosen.values(), key=lambda candidate: bool(candidate.settings.keys() & _SLOW)))
+
+
+def of_any_batch(metric: str) -> bool:
+    """Return whether a metric compares calls of different batch sizes: a rate, or a cost."""
+    return METRICS[metric].better is Better.HIGHER or metric in COSTS
 
 
 def fixed_batch(baseline: Result) -> InputSpec | None:

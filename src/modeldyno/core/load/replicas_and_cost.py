@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from modeldyno.core.load.capacity import Capacity
 from modeldyno.core.metrics.constraints import Answer, Verdict
-from modeldyno.core.metrics.measurement import Interval
+from modeldyno.core.metrics.measurement import Interval, Measurement
+from modeldyno.core.metrics.metric import COSTS, Query
 from modeldyno.core.stats.units import RATE, parse_quantity
 from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from modeldyno.core.load.load_curve import LoadCurve, LoadPoint
     from modeldyno.core.metrics.constraints import Constraint
     from modeldyno.core.result.result import Result
@@ -25,12 +28,13 @@ _PRICE = re.compile(
 _HOURS = {"h": 1.0, "d": 24.0, "month": 730.0}
 """Hours of a month as machine rental counts it: a twelfth of 365 days."""
 _SECONDS = 3600.0
+MILLION = 1_000_000
 _COST_UNITS = {
-    "throughput": (1000, "1,000 inferences"),
-    "request_rate": (1000, "1,000 requests"),
-    "token_rate": (1_000_000, "million tokens"),
+    "throughput": "million inferences",
+    "request_rate": "million requests",
+    "token_rate": "million tokens",
 }
-"""Rate to the number of units whose cost is shown, and the name of that number."""
+"""Rate to what a million of it is called."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,13 +57,18 @@ class Price:
         amount = float(match["amount"]) / _HOURS[match["per"] or "h"]
         return cls(per_hour=amount, currency=match["before"] or match["after"])
 
+    def __str__(self) -> str:
+        """Write it as it is read: ``$1.2/h``, ``1.2EUR/h``."""
+        amount = f"{self.per_hour:.12f}".rstrip("0").rstrip(".")
+        return f"{amount}{self.currency}/h" if self.currency.isalpha() else f"{self.currency}{amount}/h"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
     """Cost of an amount of work on one replica that is always busy."""
 
     of: str
-    """Such as ``1,000 inferences``."""
+    """Such as ``million inferences``."""
     amount: float
     interval: Interval | None
     """Derived from the interval of the rate; None if that has none."""
@@ -82,17 +91,61 @@ def _rate_answer(result: Result, metric: str) -> Answer | None:
 
 
 def _cost(name: str, rate: Answer, price: Price) -> Cost:
-    number, of = _COST_UNITS[name]
     assert rate.value is not None
-    spent = price.per_hour / _SECONDS * number
-    bounds = rate.interval
-    interval = None
-    if bounds is not None:
-        interval = Interval(
-            low=spent / bounds.high if math.isfinite(bounds.high) else 0.0,
-            high=spent / bounds.low if bounds.low > 0 else math.inf,
-        )
-    return Cost(of=of, amount=spent / rate.value, interval=interval, rate=rate.value)
+    spent = _of_a_million_seconds(price)
+    interval = None if rate.interval is None else _divided(spent, rate.interval)
+    return Cost(of=_COST_UNITS[name], amount=spent / rate.value, interval=interval, rate=rate.value)
+
+
+def _of_a_million_seconds(price: Price) -> float:
+    """Return what a million seconds cost: over a rate it is what a million of it cost."""
+    return price.per_hour / _SECONDS * MILLION
+
+
+def _divided(spent: float, rate: Interval) -> Interval:
+    return Interval(
+        low=spent / rate.high if math.isfinite(rate.high) else 0.0,
+        high=spent / rate.low if rate.low > 0 else math.inf,
+    )
+
+
+def with_cost(result: Result, price: Price | None) -> Result:
+    """Add the metrics `cost` and `token_cost` to a Result, as far as it has their rates.
+
+    They replace what an earlier call added, perhaps by another price. Without a price nothing changes.
+    """
+    if price is None:
+        return result
+    rates = ((name, result.find(rate)) for name, rate in COSTS.items())
+    costs_of_rates = (_cost_of(name, rate, price) for name, rate in rates if rate is not None and rate.value)
+    kept = (measurement for measurement in result.measurements if measurement.metric not in COSTS)
+    return replace(result, measurements=(*kept, *costs_of_rates))
+
+
+def _cost_of(name: str, rate: Measurement, price: Price) -> Measurement:
+    """Return the cost of a million by a rate; it is void where the rate is."""
+    spent = _of_a_million_seconds(price)
+    return Measurement(
+        metric=name,
+        value=spent / rate.mean_with_ends()[1],
+        interval=None if rate.interval is None else _divided(spent, rate.interval),
+        runs=tuple(spent / one for one in rate.runs if one),
+        void=rate.void,
+    )
+
+
+def cost_answers(answers: Sequence[Answer], price: Price) -> Iterator[Answer]:
+    """Answer `cost` and `token_cost` from the answers of the rates, where the Result itself is gone."""
+    spent = _of_a_million_seconds(price)
+    for name, rate in COSTS.items():
+        answer = next((each for each in answers if each.query == Query(metric=rate)), None)
+        if answer is not None and answer.value:
+            yield replace(
+                answer,
+                query=Query(metric=name),
+                value=spent / answer.value,
+                interval=None if answer.interval is None else _divided(spent, answer.interval),
+            )
 
 
 # --- replicas --------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from modeldyno.core.metrics.measurement import (
     Measurement,
     why_void,
 )
-from modeldyno.core.metrics.metric import METRICS, Query, fraction_of
+from modeldyno.core.metrics.metric import COSTS, METRICS, Query, fraction_of
 from modeldyno.core.stats.statistics import certified_floor
 from modeldyno.core.stats.units import NOT_BOUNDED, format_estimate, format_quantity, parse_bound
 from modeldyno.errors import RequestError, RunFailed
@@ -326,6 +326,11 @@ def _find_measurement(query: Query, measurements: Sequence[Measurement]) -> Meas
         raise RunFailed(
             f"This run has no {query.metric}: no accelerator was watched; where there is one, `device=cuda` "
             "runs the model on it."
+        )
+    if query.metric in COSTS:
+        raise RunFailed(
+            f"This run has no {query.metric}: it follows from the price of the machine, `price=1.20/h`, and "
+            f"the {COSTS[query.metric]}."
         )
     if query.metric in RATES_OF_LOADS and any(m.metric == "in_flight" for m in measurements):
         raise RunFailed(f"This run has no {query.metric}: it was withheld, or not counted; see its doubts.")

@@ -21,6 +21,7 @@ from modeldyno.core.stats.units import (
     GRAMS,
     HERTZ,
     JOULES,
+    MONEY,
     RATE,
     SECONDS,
     UNITS,
@@ -500,6 +501,14 @@ METRICS = MetricTable((
     _row("carbon", GRAMS, _LOW,
          "CO2 equivalent of 1,000 inferences: power, the idle floor included, at the intensity of `carbon`.",
          kin="power", in_trial=(), under_load=()),
+    _row("cost", MONEY, _LOW,
+         "Price of a million inferences on a machine that is always busy: its price over the throughput, in "
+         "the currency of `price`.",
+         kin="speed", minor=True, section=ReportSection.DETAILS, in_trial=(), under_load=()),
+    _row("token_cost", MONEY, _LOW,
+         "Price of a million tokens of the token rate on a machine that is always busy, in the currency of"
+         " `price`.",
+         kin="speed", minor=True, section=ReportSection.DETAILS, in_trial=(), under_load=()),
     _row("queue_time", SECONDS, _LOW, "Wait in the server's queue, by its own account.",
          section=ReportSection.SERVER, label="queue", under_load=("mean",)),
     _row("compute_input_time", SECONDS, _LOW, "Preparing inputs, by the server's own account.",
@@ -524,6 +533,9 @@ METRICS = MetricTable((
 ))
 # fmt: on
 
+COSTS = {"cost": "throughput", "token_cost": "token_rate"}
+"""Metrics that need the price of the machine, each with the rate that it is divided by."""
+
 EVERYDAY = {
     "speed": "throughput", "fps": "throughput", "rps": "request_rate", "qps": "request_rate",
     "tps": "token_rate", "ttft": "time_to_first_token", "tpot": "time_per_output_token",
@@ -538,6 +550,7 @@ EVERYDAY = {
     "perf_throughput": "throughput", "perf_latency": "latency", "perf_latency_avg": "latency.mean",
     "perf_latency_p90": "latency.p90", "perf_latency_p95": "latency.p95", "perf_latency_p99": "latency.p99",
     "gpu_used_memory": "device_memory", "cpu_used_ram": "process_memory", "gpu_power_usage": "power",
+    "price": "cost", "cost_per_million": "cost", "cost_per_token": "token_cost",
     "gpu_free_memory": "device_free.min", "cpu_free_ram": "memory_available.min",
     "cpu_available_ram": "memory_available.min",
 }  # fmt: skip

@@ -26,7 +26,7 @@ from modeldyno.core.metrics.measurement import (
     pool_measurements,
     void_unearned,
 )
-from modeldyno.core.metrics.metric import METRICS, Query
+from modeldyno.core.metrics.metric import COSTS, METRICS, Query
 from modeldyno.core.metrics.queries import format_main_figures, list_numbers
 from modeldyno.core.result import trace_data as activity
 from modeldyno.core.result.static_data import StaticReport
@@ -193,8 +193,8 @@ class Result(StoredDocument):
         return value if isinstance(value, Distribution) else None
 
     def withheld(self, metric: str, scope: str = "") -> str:
-        """Return the code of the doubt with which a rate of a load is withheld; empty if it is not."""
-        if metric not in RATES_OF_LOADS or self.find(metric, scope) is not None:
+        """Return the code of the doubt with which a rate of a load, or its cost, is withheld; else empty."""
+        if COSTS.get(metric, metric) not in RATES_OF_LOADS or self.find(metric, scope) is not None:
             return ""
         return next((each.code for each in self.doubts if each.code in {SHORT_LOAD, LITTLE_LAW}), "")
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.metrics.metric import METRICS, Query
 from modeldyno.core.stats.statistics import unpack_samples
-from modeldyno.core.stats.units import RATE, SECONDS
+from modeldyno.core.stats.units import MONEY, RATE, SECONDS
 
 if TYPE_CHECKING:
     from modeldyno.core.result.result import Result
@@ -28,7 +28,9 @@ _SAID_AS_TIMES = 1.5
 """Factor from which on it is said as times, and not as a share."""
 TAKEN = {"interference": "foreign_cpu", "steal": "steal"}
 """Doubts that others took time of the cores, and the metric that says how much."""
-_MEASURED_BY = {"throughput": "throughput", "batch_rate": "throughput", "latency": "latency"}
+_MEASURED_BY = {
+    "throughput": "throughput", "batch_rate": "throughput", "cost": "throughput", "latency": "latency",
+}  # fmt: skip
 """Metrics of calls, and the one whose samples say how long each was measured."""
 
 
@@ -39,7 +41,7 @@ def slowdown_by_others(result: Result, query: Query) -> float:
     this metric was measured.
     """
     codes = {doubt.code for doubt in result.doubts}
-    if METRICS[query.metric].unit not in {SECONDS, RATE}:
+    if METRICS[query.metric].unit not in {SECONDS, RATE, MONEY}:
         return 1.0
     taken = sum(result.number(metric) or 0.0 for code, metric in TAKEN.items() if code in codes)
     share = _share_taken(taken / _cores(result), result, query.metric) if taken else 0.0

@@ -138,6 +138,22 @@ class MemoryTimeline:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Allocation:
+    """One allocation of a call, with its lifetime."""
+
+    bytes: int
+    scope: str
+    """The module that made it; in the backward pass the one whose gradient is computed."""
+    operator: str
+    """The operator called by the module, such as ``aten.linear``; empty outside of any."""
+    category: str
+    made: float
+    """Seconds from the start of the call."""
+    freed: float | None
+    """Likewise; None if it outlives the call and what it returned."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LoadSecond:
     """What ended in a second of a load."""
 
@@ -189,6 +205,8 @@ class TraceReport:
     """Contents of memory at the measured peak, the largest first."""
     held_in: str = ""
     """The module during which the peak was reached."""
+    allocations: tuple[Allocation, ...] = ()
+    """The largest of that call, the largest first."""
     seconds: tuple[LoadSecond, ...] = ()
     """Of a load."""
 

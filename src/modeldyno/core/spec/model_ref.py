@@ -23,8 +23,8 @@ class ModelRef:
     locator: str
     registered: str | None = field(default=None, compare=False)
     """The name that a registry has for it, with its number: ``digits/3``, ``digits/3 onnx`` or
-    ``models:/iris/3``; None for what has none, and in documents of earlier versions. It is loaded by `scheme`
-    and `locator` all the same."""
+    ``models:/iris/3``; or its URL in an object store, ``s3://bucket/net.onnx``. None for what has none, and
+    in documents of earlier versions. It is loaded by `scheme` and `locator` all the same."""
 
     @property
     def argument(self) -> str:

@@ -28,6 +28,8 @@ WATTS = "W"
 HERTZ = "Hz"
 CELSIUS = "°C"
 GRAMS = "g"
+MONEY = "money"
+"""An amount in the currency of the price that it follows from, which has no unit of its own here."""
 
 # Smallest first: the least number shown in a unit, the unit's size, its name.
 _SHOWN: dict[str, tuple[tuple[float, float, str], ...]] = {
@@ -45,13 +47,14 @@ _SHOWN: dict[str, tuple[tuple[float, float, str], ...]] = {
     HERTZ: ((0.0, 1.0, " Hz"), (1e3, 1e3, " kHz"), (1e6, 1e6, " MHz"), (1e9, 1e9, " GHz")),
     CELSIUS: ((0.0, 1.0, " °C"),),
     GRAMS: ((0.0, 1e-6, " ug"), (1e-3, 1e-3, " mg"), (1.0, 1.0, " g"), (1e3, 1e3, " kg")),
+    MONEY: ((0.0, 1.0, ""),),
 }
 KINDS = frozenset(_SHOWN)
 """All base units."""
 _WHOLE = frozenset({BYTES, COUNT})
 _ZERO = {
     SECONDS: "0 s", BYTES: "0 B", COUNT: "0", RATE: "0/s", FRACTION: "0%", CORES: "0 cores",
-    JOULES: "0 J", WATTS: "0 W", HERTZ: "0 Hz", CELSIUS: "0 °C", GRAMS: "0 g",
+    JOULES: "0 J", WATTS: "0 W", HERTZ: "0 Hz", CELSIUS: "0 °C", GRAMS: "0 g", MONEY: "0",
 }  # fmt: skip
 _PARSED: dict[str, dict[str, float]] = {
     SECONDS: {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0},
@@ -70,10 +73,11 @@ _PARSED: dict[str, dict[str, float]] = {
     HERTZ: {"Hz": 1.0, "kHz": 1e3, "MHz": 1e6, "GHz": 1e9},
     CELSIUS: {"°C": 1.0, "C": 1.0},
     GRAMS: {"ug": 1e-6, "mg": 1e-3, "g": 1.0, "kg": 1e3, "t": 1e6},
+    MONEY: {},
 }
 _EXAMPLES = {
     SECONDS: "50ms", BYTES: "24GiB", COUNT: "10M", RATE: "1000/s", FRACTION: "2%", CORES: "2cores",
-    JOULES: "5J", WATTS: "300W", HERTZ: "2GHz", CELSIUS: "80C", GRAMS: "2g",
+    JOULES: "5J", WATTS: "300W", HERTZ: "2GHz", CELSIUS: "80C", GRAMS: "2g", MONEY: "0.5",
 }  # fmt: skip
 """An example of a quantity, for error messages."""
 UNITS = tuple(_EXAMPLES)
@@ -106,6 +110,8 @@ def parse_quantity(text: str, unit: str) -> float:
         raise RequestError(f"'{text}' is not a quantity; write a number and a unit, such as {like}.")
     suffix = match["unit"]
     scale = 1.0 if suffix in {"", unit} else _PARSED[unit].get(suffix)
+    if scale is None and unit == MONEY:
+        raise RequestError(f"'{text}' has a unit; write the number alone, in the currency of the price.")
     if scale is None:
         allowed = ", ".join(_PARSED[unit])
         raise RequestError(f"'{suffix}' in '{text}' is not a unit here; use one of: {allowed}.")

@@ -14,12 +14,13 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from modeldyno.core.load.multi_model import bounds_of_each_model, expand_query
+from modeldyno.core.load.replicas_and_cost import Price
 from modeldyno.core.metrics.constraints import Constraint, check_kind
-from modeldyno.core.metrics.metric import METRICS, Better, Query, fraction_of
+from modeldyno.core.metrics.metric import COSTS, METRICS, Better, Query, fraction_of
 from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 
 class Rank(StrEnum):
@@ -29,9 +30,6 @@ class Rank(StrEnum):
     """Each configuration is ranked by its best load that holds the constraints."""
     EACH = "each-load"
     """Configurations are ranked separately at each load."""
-
-
-_COST, _RATE = "cost", "throughput"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,18 +49,13 @@ class Objective:
     def parse(cls, text: str, *, maximize: bool | None = None) -> Objective:
         """Read ``throughput``, ``latency.p99`` or ``throughput:2`` with a weight.
 
-        Without `maximize` the direction comes from the table of metrics. ``cost`` is the largest throughput:
-        what a sample costs on a machine of one price is that price over it.
+        Without `maximize` the direction comes from the table of metrics.
 
         Raises:
             RequestError: it is not a query, has no known direction, or the direction contradicts the table.
         """
         match = _WEIGHTED.fullmatch(text)
         head, weight = (match["query"], float(match["weight"])) if match else (text, 1.0)
-        if head == _COST:
-            if maximize:
-                raise RequestError("A cost is better the lower it is; write `minimize=cost`.")
-            head, maximize = _RATE, True
         query = Query.parse(head)
         if query.part is not None:
             raise RequestError(f"'{text}' is not an objective; drop the .{query.part}.")
@@ -114,11 +107,13 @@ _WEIGHTED = re.compile(r"(?P<query>.+):(?P<weight>\d+(?:\.\d+)?)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
-    """Objectives, constraints, and the ranking rule."""
+    """Objectives, constraints, the ranking rule, and the price that costs follow from."""
 
     objectives: tuple[Objective, ...]
     constraints: tuple[Constraint, ...] = ()
     rank: Rank = Rank.BEST
+    price: Price | None = None
+    """Of the machine; with it, every trial has its cost."""
 
     def __post_init__(self) -> None:
         """Refuse an invalid goal with one sentence."""
@@ -127,6 +122,8 @@ class Goal:
         queries = [objective.query for objective in self.objectives]
         if len(set(queries)) < len(queries):
             raise RequestError("An objective is given twice; give it one weight.")
+        if self.price is None:
+            check_price(self.queries)
 
     @property
     def queries(self) -> tuple[Query, ...]:
@@ -144,11 +141,26 @@ class Goal:
         return -math.inf if -math.inf in gains else sum(gains) / total_weight
 
 
+def check_price(queries: Iterable[Query]) -> None:
+    """Refuse a cost for which there is no price.
+
+    Raises:
+        RequestError: one of the queries is a cost.
+    """
+    if cost := next((query for query in queries if query.metric in COSTS), None):
+        raise RequestError(f"{cost} needs the price of the machine; add `price=1.20/h`.")
+
+
 def goal_of_each_model(goal: Goal, own: str, beside: Sequence[str]) -> Goal:
     """Return the goal with an objective and a bound for every model where it names none.
 
     Weights are kept per objective: ``throughput@a:2`` counts twice as much as ``throughput@b``.
+
+    Raises:
+        RequestError: the goal has a cost, which models that share a machine have only together.
     """
+    if cost := next((query for query in goal.queries if query.metric in COSTS), None):
+        raise RequestError(f"{cost} is that of one model on a machine; several share it, so drop `beside`.")
     return replace(
         goal,
         objectives=tuple(

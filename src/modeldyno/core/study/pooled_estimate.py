@@ -21,7 +21,7 @@ from modeldyno.core.metrics.metric import METRICS, fraction_of
 from modeldyno.core.result.slowdown import MOMENTS
 from modeldyno.core.stats import student_t
 from modeldyno.core.stats.statistics import NORMAL, Z, certified_floor
-from modeldyno.core.stats.units import RATE, SECONDS
+from modeldyno.core.stats.units import MONEY, RATE, SECONDS
 from modeldyno.core.study.study import TrialPurpose, TrialState
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def _beside_others(trial: Trial, answer: Answer | None, between: Spread) -> Answ
     factor = trial.slowed / between.slowed
     if answer is None or answer.value is None or answer.exact or factor <= 1 + MOMENTS:
         return answer
-    if METRICS[answer.query.metric].unit not in {SECONDS, RATE}:
+    if METRICS[answer.query.metric].unit not in {SECONDS, RATE, MONEY}:
         return answer
     ends = answer.interval or Interval(low=answer.value, high=answer.value)
     return replace(answer, interval=Interval(low=ends.low / factor, high=ends.high * factor))

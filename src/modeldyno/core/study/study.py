@@ -12,7 +12,9 @@ from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from modeldyno.core.load.replicas_and_cost import cost_answers, with_cost
 from modeldyno.core.metrics.constraints import Answer, Judgement
+from modeldyno.core.metrics.metric import COSTS
 from modeldyno.core.metrics.queries import goal_answers, trial_answers
 from modeldyno.core.report.chosen_plot import ChosenPlot
 from modeldyno.core.result.result import Environment
@@ -101,7 +103,7 @@ class Trial:
     @classmethod
     def of(cls, result: Result, goal: Goal, ask: TrialRequest, *, number: int, seconds: float) -> Trial:
         """Extract from a Result what a study needs."""
-        failed = result.failure
+        result, failed = with_cost(result, goal.price), result.failure
         raw = (replace(query, part="raw") for query in goal.queries if query.statistic and not query.part)
         queries = (*goal.queries, *raw)  # an uncertified percentile is a hint
         found_answers = (
@@ -309,6 +311,7 @@ def _rejudge(trial: Trial, goal: Goal, result: Callable[[str], Result | None]) -
         return trial
     stored = result(trial.result) if trial.result else None
     if stored is None:
+        trial = _with_cost(trial, goal)
         judgements = (bound.on(answer) for bound in goal.constraints if (answer := trial.ask(bound.query)))
         return replace(trial, judgements=tuple(judgements))
     ask = TrialRequest(point=trial.point, stage=trial.stage, care=trial.care)
@@ -321,6 +324,14 @@ def _rejudge(trial: Trial, goal: Goal, result: Callable[[str], Result | None]) -
         kind=trial.kind,
         failed_stage=trial.failed_stage,
     )
+
+
+def _with_cost(trial: Trial, goal: Goal) -> Trial:
+    """Return a trial with its cost by the price of the goal, from the rates that the study kept."""
+    if goal.price is None:
+        return trial
+    kept = (answer for answer in trial.answers if answer.query.metric not in COSTS)
+    return replace(trial, answers=(*kept, *cost_answers(trial.answers, goal.price)))
 
 
 # --- configurations by name -------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from itertools import accumulate, pairwise
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Measurement, observed_number, pack
 from modeldyno.core.result.static_data import MemoryItem, sum_memory_items
-from modeldyno.core.result.trace_data import MemoryTimeline, TraceReport
+from modeldyno.core.result.trace_data import Allocation, MemoryTimeline, TraceReport
 from modeldyno.core.stats.units import BYTES, format_quantity
 from modeldyno.core.trace.memory_category import GIVEN, Category
 
@@ -38,6 +38,8 @@ class AllocationEvent:
     """Bytes that the allocator has reserved on the device after it; 0 where it keeps no reserve."""
     allocated: int = 0
     """Bytes of the reserve that are in use."""
+    kind: str = ""
+    """Name of that operator."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,6 +218,28 @@ def _kept_indices(levels: Sequence[int], moments: int) -> list[int]:
     return list(dict.fromkeys((0, *tops, max(last, 0)))) if levels else []
 
 
+# --- single allocations --------------------------------------------------------------------------
+
+LARGEST = 20
+"""Allocations of a call that are kept one by one."""
+
+
+def largest_allocations(call: AllocationRecord, most: int = LARGEST) -> tuple[Allocation, ...]:
+    """Return the largest allocations of a call with what made them, and when they were made and freed."""
+    blocks = sorted(pair_memory_blocks(call), key=lambda block: -block.bytes)[:most]
+    return tuple(
+        Allocation(
+            bytes=block.bytes,
+            scope=block.scope,
+            operator=call.events[block.begin].kind,
+            category=str(block.category),
+            made=call.events[block.begin].time,
+            freed=None if block.end is None else call.events[block.end].time,
+        )
+        for block in blocks
+    )
+
+
 # --- growth --------------------------------------------------------------------------------------
 
 _FEWEST = 4
@@ -290,7 +314,12 @@ def allocation_measurements(calls: Sequence[AllocationRecord]) -> Iterator[Measu
         yield observed_number("memory_growth", grown.bytes)
         if grown.steady:
             yield _leak_doubt(grown, len(calls))
-    yield TraceReport(course=memory_over_time(calls[index]), held=largest.held, held_in=largest.scope)
+    yield TraceReport(
+        course=memory_over_time(calls[index]),
+        held=largest.held,
+        held_in=largest.scope,
+        allocations=largest_allocations(calls[index]),
+    )
 
 
 def _leak_doubt(grown: MemoryGrowth, calls: int) -> Doubt:

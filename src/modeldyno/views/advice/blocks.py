@@ -5,14 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from modeldyno.core.advice.advice import can_be_tried, fixed_batch, format_settings, relative_gain
+from modeldyno.core.advice.advice import (
+    can_be_tried,
+    fixed_batch,
+    format_settings,
+    of_any_batch,
+    relative_gain,
+)
 from modeldyno.core.comparison.comparison import ChangeVerdict
-from modeldyno.core.metrics.metric import METRICS, Better
 from modeldyno.core.report.blocks import Block, Notice, Severity, Table, make_table, note, shorten
 from modeldyno.core.spec.input_spec import BATCH
 from modeldyno.core.stats.units import format_quantity
 from modeldyno.views.advice.findings import bottleneck_notices, finding_notice
 from modeldyno.views.comparison.changes import VERDICTS, describe_change, format_relative_change
+from modeldyno.views.load.replicas import cost_text, money_text
 from modeldyno.views.text import TEXT_LIMIT, count, shorten_name, shorten_text
 
 if TYPE_CHECKING:
@@ -20,6 +26,7 @@ if TYPE_CHECKING:
 
     from modeldyno.core.advice.advice import Advice, TriedSetting
     from modeldyno.core.comparison.comparison import Change
+    from modeldyno.core.load.replicas_and_cost import Price
 
 _SETTINGS = 32
 
@@ -46,11 +53,12 @@ def sentence(advice: Advice) -> str:
     now = _first_run_value(advice)
     if advice.best is not None and advice.best.change is not None:
         settings = format_settings(advice.best.candidate.settings)
+        cost = _cost_change(advice, advice.best)
         answers = f"{_output_difference(advice.best)}{_answer_changes(advice.best)}"
         return (
             f"{name}: with {settings}, "
             f"{describe_change(advice.best.change)}{_latency_increase(advice.best)}, over "
-            f"{count(advice.best.rounds, 'round')} in turns with the baseline{now}; {answers}."
+            f"{count(advice.best.rounds, 'round')} in turns with the baseline{now}{cost}; {answers}."
         )
     if not advice.tried:
         why = "there was no time to try anything" if advice.left_out else "there is nothing to try"
@@ -77,6 +85,23 @@ def _latency_increase(tried: TriedSetting) -> str:
         latency is not None and latency.difference is not None and latency.difference > latency.smallest
     )
     return f" and {describe_change(replace(latency, interval=None))}" if latency and is_slower else ""
+
+
+def _cost_change(advice: Advice, tried: TriedSetting) -> str:
+    """Say what inferences cost with the settings, and without, where there is a price."""
+    cost = _cost_of(tried)
+    if advice.price is None or cost is None or cost.candidate is None or cost.baseline is None:
+        return ""
+    before, after = (
+        format_quantity(amount, cost.query.unit, 3) for amount in (cost.baseline, cost.candidate)
+    )
+    text = cost_text(cost.query, after, advice.price)
+    return f"; {text}, before it was {money_text(before, advice.price)}"
+
+
+def _cost_of(tried: TriedSetting) -> Change | None:
+    changes = (change for change in (tried.change, *tried.beside) if change is not None)
+    return next((change for change in changes if change.query.metric == "cost"), None)
 
 
 def _answer_changes(tried: TriedSetting) -> str:
@@ -109,15 +134,16 @@ def _best_first(tried: Sequence[TriedSetting]) -> list[TriedSetting]:
 
 
 def _table(advice: Advice, title: str, tried: Sequence[TriedSetting]) -> Table:
-    return make_table(
-        title, ("settings", str(advice.query), "verdict", "latency>", "outputs"), map(_row, tried)
-    )
+    costs = ("cost per million>",) if advice.price is not None else ()
+    titles = ("settings", str(advice.query), "verdict", "latency>", *costs, "outputs")
+    return make_table(title, titles, (_row(advice, each) for each in tried))
 
 
-def _row(tried: TriedSetting) -> tuple[str, ...]:
+def _row(advice: Advice, tried: TriedSetting) -> tuple[str, ...]:
     settings = shorten(format_settings(tried.candidate.settings), _SETTINGS)
+    costs = () if advice.price is None else (_cost_cell(tried, advice.price),)
     if tried.failure or tried.change is None:
-        return settings, "—", "did not run", "", ""
+        return settings, "—", "did not run", "", *("" for _ in costs), ""
     latency = _latency_change(tried)
     change, single_run = tried.change, not tried.rounds  # a single run has no useful interval
     return (
@@ -125,8 +151,16 @@ def _row(tried: TriedSetting) -> tuple[str, ...]:
         format_relative_change(replace(change, interval=None) if single_run else change),
         "one run only" if single_run else VERDICTS[tried.outcome],
         "" if latency is None else format_relative_change(replace(latency, interval=None)),
+        *costs,
         _outputs_cell(tried),
     )
+
+
+def _cost_cell(tried: TriedSetting, price: Price) -> str:
+    cost = _cost_of(tried)
+    if cost is None or cost.candidate is None:
+        return "—"
+    return money_text(format_quantity(cost.candidate, cost.query.unit, 3), price)
 
 
 def _outputs_cell(tried: TriedSetting) -> str:
@@ -149,7 +183,7 @@ def _notes(advice: Advice) -> Iterator[Notice]:
                 advice="allow it with --tolerance if your application permits",
             )
     spec = fixed_batch(advice.baseline)
-    if spec is not None and METRICS[advice.query.metric].better is Better.HIGHER:
+    if spec is not None and of_any_batch(advice.query.metric):
         batch, *others = map(str, spec.shape or ())
         free = f"{spec.name}={'x'.join((BATCH, *others))}".removeprefix("=")
         yield note(

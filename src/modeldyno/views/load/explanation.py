@@ -22,6 +22,7 @@ from modeldyno.core.report.blocks import Block, Heading, Notice, Severity, Table
 from modeldyno.core.report.charts import AxisScale, Waterfall, WaterfallStep
 from modeldyno.core.stats.units import SECONDS, format_quantity
 from modeldyno.option_spelling import spell_for_command_line
+from modeldyno.views.result.waiting import waiting
 from modeldyno.views.text import count, estimate, estimate_near_zero, list_codes, share, shorten_name
 from modeldyno.views.view_options import PLAIN, ViewOptions
 
@@ -220,6 +221,8 @@ def _change_waterfall(before: Sequence[LevelHops], now: Sequence[LevelHops]) -> 
 def _notices(explanation: Explanation, *, verbose: bool) -> Iterator[Notice]:
     for name, message in explanation.failures.items():
         yield Notice(severity=Severity.FAILURE, code=name, text=f"{message.rstrip('.')}.")
+    if RunLevel.IN_PROCESS in explanation.results:
+        yield from waiting(explanation.results[RunLevel.IN_PROCESS])
     yield from _sum_notices(explanation)
     yield from _trace_notices(explanation)
     yield from _tail_notices(explanation)

@@ -269,6 +269,8 @@ def _breakdown_table(curve: LoadCurve, rungs: Sequence[LoadPoint]) -> Iterator[T
         "errors": ("error_rate", None),
         "client CPU": ("client_cpu", None),
         "CO2e/1,000": ("carbon", None),
+        "cost/million": ("cost", None),
+        "cost/million tokens": ("token_cost", None),
     }
     rows = [(_load(rung.load), *(_plain(rung.find(*query)) for query in queries.values())) for rung in rungs]
     if not rows or any(set(cells) != {_NONE} for _, *cells in rows):

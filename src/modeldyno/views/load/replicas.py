@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from modeldyno.core.load.replicas_and_cost import Cost, Price, ReplicaPlan
     from modeldyno.core.metrics.constraints import Constraint
+    from modeldyno.core.metrics.metric import Query
 
 
 def costs(costs: Sequence[Cost], price: Price) -> Iterator[Block]:
@@ -77,9 +78,19 @@ def _assumptions(plan: ReplicaPlan) -> str:
 
 
 def money(amount: float, price: Price) -> str:
-    """Format an amount with its currency; small amounts with three significant digits."""
-    digits = f"{amount:,.2f}" if amount >= 1 else f"{amount:.3g}"
-    return f"{digits} {price.currency}".strip()
+    """Format an amount with its currency, ``$1.20`` or ``1.20 EUR``; small amounts with three digits."""
+    return money_text(f"{amount:,.2f}" if amount >= 1 else f"{amount:.3g}", price)
+
+
+def money_text(amount: str, price: Price) -> str:
+    """Add the currency to an amount: a sign before it, a word behind."""
+    return f"{amount} {price.currency}" if price.currency.isalpha() else f"{price.currency}{amount}"
+
+
+def cost_text(query: Query, amount: str, price: Price) -> str:
+    """Write a cost with its currency and what it is of: ``$0.42 per million inferences``."""
+    of = "tokens" if query.metric == "token_cost" else "inferences"
+    return f"{money_text(amount, price)} per million {of}"
 
 
 def _cost_interval(cost: Cost, price: Price) -> str:

@@ -26,6 +26,7 @@ from modeldyno.views.result.static import inspection, reservations
 from modeldyno.views.result.table import brief_results, reached_flops, results
 from modeldyno.views.result.tokens import generation
 from modeldyno.views.result.totals import is_inspection
+from modeldyno.views.result.waiting import waiting
 from modeldyno.views.text import (
     LOG_LINES,
     NAME_LIMIT,
@@ -107,6 +108,7 @@ def _measured(result: Result, options: ViewOptions) -> Iterator[Block]:
         return
     yield from results(result, options.judgements)
     yield from call_stage_table(result)
+    yield from waiting(result)
     yield from breakdown(result)
     yield from composing_models(result)
     yield from latencies(result)
@@ -205,6 +207,7 @@ def overview(result: Result, options: ViewOptions = PLAIN) -> Iterator[Block]:
     yield from cohosted
     yield from brief_results(result, judgements)
     yield from call_stage_table(result)
+    yield from waiting(result)
     yield from tuple(layers(result, options))[1:]  # the headline has the first sentence of it
     yield from redundant_ops_blocks(result)
     yield from generation(result)

@@ -44,6 +44,7 @@ def memory(result: Result) -> Iterator[Block]:
     if result.activity is not None and result.activity.held:
         yield from _curve_notice(result.activity)
     yield from contents(result)
+    yield from allocations(result)
 
 
 def sizes(result: Result) -> Iterator[Block]:
@@ -58,6 +59,28 @@ def contents(result: Result) -> Iterator[Table]:
     """Tabulate the contents of memory at the peak."""
     if result.activity is not None and result.activity.held:
         yield _contents(result, result.activity)
+
+
+def allocations(result: Result) -> Iterator[Table]:
+    """Tabulate the largest allocations of a call: what made each, when, and how long it lived."""
+    if result.activity is None or not result.activity.allocations:
+        return
+    yield make_table(
+        f"The largest allocations of a {call_or_step(result)}, with the time from its beginning",
+        ("module", "operator", "of", "size>", "made>", "freed>", "lived>"),
+        (
+            (
+                shorten(each.scope or "(none)", _NAME),
+                shorten(each.operator or "(none)", _NAME),
+                shorten(each.category, _NAME),
+                format_quantity(each.bytes, BYTES, 3),
+                format_quantity(each.made, SECONDS, 3),
+                "never" if each.freed is None else format_quantity(each.freed, SECONDS, 3),
+                "" if each.freed is None else format_quantity(each.freed - each.made, SECONDS, 3),
+            )
+            for each in result.activity.allocations
+        ),
+    )
 
 
 def training_step_clause(result: Result) -> str:

@@ -29,6 +29,7 @@ from modeldyno.views.result.static import inspection, reservations
 from modeldyno.views.result.table import MEASURED, memory_note, results
 from modeldyno.views.result.tokens import generation
 from modeldyno.views.result.totals import is_inspection
+from modeldyno.views.result.waiting import waiting
 from modeldyno.views.text import about, amount, figure, format_statistic, unit_of_work
 from modeldyno.views.view_options import PLAIN, ViewOptions
 
@@ -110,6 +111,7 @@ def parts(result: Result, judgements: Sequence[Judgement] = (), *, level: int = 
             *charts.request_stage_chart(result),
             *charts.call_stage_chart(result),
             *call_stage_table(result),
+            *waiting(result),
             *breakdown(result),
             *composing_models(result),
             *charts.layer_chart(result),
@@ -122,7 +124,12 @@ def parts(result: Result, judgements: Sequence[Judgement] = (), *, level: int = 
     )
     yield from _section(
         "Where the memory goes",
-        (*charts.memory_chart(result), *memory.sizes(result), *memory.contents(result)),
+        (
+            *charts.memory_chart(result),
+            *memory.sizes(result),
+            *memory.contents(result),
+            *memory.allocations(result),
+        ),
         level,
     )
     yield from _section(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement
-from modeldyno.core.metrics.metric import CALL_SCOPES, METRICS, Query, ReportSection, fraction_of
+from modeldyno.core.metrics.metric import CALL_SCOPES, COSTS, METRICS, Query, ReportSection, fraction_of
 from modeldyno.core.report.blocks import Table, make_table
 from modeldyno.core.result.result import scopes
 from modeldyno.core.stats.units import BYTES, FRACTION, RATE, SECONDS, format_quantity
@@ -189,6 +189,8 @@ def _note(result: Result, measurement: Measurement) -> str:
     if measurement.metric == "carbon":
         assumed = any(doubt.code == ASSUMED for doubt in result.doubts)
         parts = join_nonempty("of 1,000 inferences", "power assumed" if assumed else "")
+    if measurement.metric in COSTS:
+        parts = "of a million tokens" if measurement.metric == "token_cost" else "of a million inferences"
     return join_nonempty("measured once" if once else "", parts)
 
 

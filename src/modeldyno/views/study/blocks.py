@@ -9,20 +9,25 @@ from typing import TYPE_CHECKING
 from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.metrics.doubt import CODES
 from modeldyno.core.metrics.measurement import LITTLE_LAW, RATES_OF_LOADS, SHORT_LOAD
+from modeldyno.core.metrics.metric import COSTS
 from modeldyno.core.report.blocks import Block, Notice, Severity
 from modeldyno.core.stats.units import format_estimate, format_quantity
 from modeldyno.core.study.goal import Rank
+from modeldyno.core.study.pooled_estimate import shown_estimate
 from modeldyno.core.study.ranking import NEAR, ranking
 from modeldyno.core.study.search_space import key
 from modeldyno.option_spelling import spell_for_command_line
+from modeldyno.views.load.replicas import cost_text
 from modeldyno.views.study.configurations import configuration_rows, configuration_summary
 from modeldyno.views.study.tables import (
     best_by_load_table,
     best_table,
+    cheaper_word,
     configuration_load_table,
     failure_tables,
     format_miss,
     format_point,
+    shown_queries,
     trial_failure,
 )
 from modeldyno.views.text import count, factor, join_nonempty, list_codes, shorten_text
@@ -31,8 +36,9 @@ from modeldyno.views.view_options import PLAIN, ViewOptions
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from modeldyno.core.load.replicas_and_cost import Price
     from modeldyno.core.metrics.constraints import Judgement
-    from modeldyno.core.study.goal import Objective
+    from modeldyno.core.metrics.metric import Query
     from modeldyno.core.study.pooled_estimate import Estimate
     from modeldyno.core.study.ranking import Gain, RankedConfiguration, Ranking
     from modeldyno.core.study.study import Study
@@ -146,10 +152,10 @@ def tried_text(ranked: Ranking) -> str:
 
 def _answer(study: Study, ranked: Ranking, best: RankedConfiguration) -> str:
     alone = ranked.configurations == 1
-    what = (
-        f"{(alone and format_point(study.resolved(best.point))) or _row_name(study, best)} gives "
-        f"{join_nonempty(*_values(study, best))}"
-    )
+    name = (alone and format_point(study.resolved(best.point))) or _row_name(study, best)
+    cheapest = not alone and [o.query.metric for o in study.goal.objectives] == ["cost"]
+    values = join_nonempty(*_values(study, best))
+    what = f"cheapest: {name} at {values}" if cheapest else f"{name} gives {values}"
     rival = any(row.default for row in ranked.rivals[1:])  # the first rival is named below
     if best.gain is not None and not best.default and (rival or not best.gain.low <= 1 <= best.gain.high):
         what += f", {_gain_text(best, best.gain, study, ranked.default)}"
@@ -248,11 +254,14 @@ def _rivals_text(study: Study, ranked: Ranking, best: RankedConfiguration) -> st
     same = (
         f"it is not distinguishable from {_row_name(study, _without_load(study, first))}{others} ({shares})"
     )
+    cheaper = cheaper_word(study)
     if ranked.cheaper is None:
-        return f"{same}; take it, as nothing cheaper is about as good"
+        return f"{same}; take it, as nothing {cheaper} is about as good"
     name = _row_name(study, _without_load(study, ranked.cheaper))
     share = f"{100 * ranked.cheaper_near:.0f} of 100 resamples"
-    return f"{same}; prefer the cheaper one, {name}, which is the best or within {NEAR:.0%} of it in {share}"
+    return (
+        f"{same}; prefer the {cheaper} one, {name}, which is the best or within {NEAR:.0%} of it in {share}"
+    )
 
 
 def _safe_alternative(study: Study, ranked: Ranking) -> str:
@@ -306,14 +315,25 @@ def _none_holds(study: Study, ranked: Ranking) -> str:
 
 def _values(study: Study, row: RankedConfiguration) -> Sequence[str]:
     pairs = zip(study.goal.objectives, row.objectives, strict=True)
-    return [_objective(objective, value) for objective, value in pairs]
+    candidate = study.candidates[key(row.point)]
+    further = [
+        (query, shown)
+        for query in shown_queries(study)
+        if query not in study.goal.queries and (shown := shown_estimate(study, candidate, query))
+    ]
+    return [
+        *(_value_text(objective.query, value, study.goal.price) for objective, value in pairs),
+        *(_value_text(query, shown, study.goal.price) for query, shown in further),
+    ]
 
 
-def _objective(objective: Objective, value: Estimate | None) -> str:
+def _value_text(query: Query, value: Estimate | None, price: Price | None) -> str:
     if value is None:
-        return f"no {objective.query}"
-    text = format_estimate(value.value, value.low, value.high, objective.query.unit)[0]
-    return f"{objective.query} {'' if value.certified else 'about '}{text}"
+        return f"no {query}"
+    text = format_estimate(value.value, value.low, value.high, query.unit)[0]
+    if price is not None and query.metric in COSTS:
+        return cost_text(query, text, price)
+    return f"{query} {'' if value.certified else 'about '}{text}"
 
 
 def _why_nothing(study: Study) -> str:

@@ -38,6 +38,7 @@ _COLUMNS = (
     ("errors", "error_rate"), ("CPU", "cpu_utilization"), ("memory", "process_memory.max"),
     ("device memory", "device_memory.max"), ("device use", "gpu_utilization.mean"), ("power", "power.mean"),
     ("tokens", "token_rate"), ("first token", "time_to_first_token.p99"),
+    ("cost", "cost"), ("token cost", "token_cost"),
 )  # fmt: skip
 """Columns of the loads of a configuration: title and query. A column without figures is left out."""
 _OF_SERVERS = ("instances", "memory", "device memory", "device use", "power")

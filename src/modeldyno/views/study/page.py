@@ -46,6 +46,7 @@ _TOP, _EVERY = 10, 200
 _EXTRA_QUERIES = {
     "p99 latency": Query(metric="latency", statistic="p99"),
     "throughput": Query(metric="throughput"),
+    "cost": Query(metric="cost"),
     "memory": Query(metric="process_memory", statistic="max"),
     "device memory": Query(metric="device_memory", statistic="max"),
     "device use": Query(metric="gpu_utilization", statistic="mean"),

@@ -27,5 +27,6 @@ def sweep_command(study: Study) -> str:
     for objective in study.goal.objectives:
         command += ["--maximize" if objective.maximize else "--minimize", str(objective.query)]
     command += repeated_options("--require", study.goal.constraints)
+    command += [] if study.goal.price is None else ["--price", str(study.goal.price)]
     command += ["--strategy", study.strategy, "--seed", str(study.seed)]
     return shlex.join(command)

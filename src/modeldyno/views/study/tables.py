@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.constraints import Verdict, worst_verdict
 from modeldyno.core.metrics.measurement import Interval
-from modeldyno.core.metrics.metric import Query
+from modeldyno.core.metrics.metric import COSTS, Query
 from modeldyno.core.report.blocks import Table, clean, make_table, shorten
 from modeldyno.core.result.result import KINDS, Environment, FailureKind
 from modeldyno.core.spec.devices import is_cpu
@@ -18,6 +18,7 @@ from modeldyno.core.study.ranking import ranking
 from modeldyno.core.study.search_space import key
 from modeldyno.core.study.study import LOADS, TrialState, configuration_label
 from modeldyno.option_spelling import spell_for_command_line
+from modeldyno.views.load.replicas import money
 from modeldyno.views.text import (
     UNCERTIFIED,
     count,
@@ -126,10 +127,10 @@ def models_table(rows: Sequence[ModelRow], models: int) -> Table:
         rows: as `rank_models` returns them; not empty.
         models: how many models were swept.
     """
-    queries = rows[0].study.goal.queries
+    queries = shown_queries(rows[0].study)
     bounds = BOUNDS if any(place.row.judgements for place in rows) else ()
     return make_table(
-        f"The best over {count(models, 'model')}; ± is half of the 95 % interval",
+        f"The best over {count(models, 'model')}; ± is half of the 95 % interval{_priced(rows[0].study)}",
         (">", "configuration", *(f"{query}>" for query in queries), *bounds, "best in>", "at"),
         (
             (
@@ -159,6 +160,26 @@ def format_point(values: Mapping[str, KnobValue]) -> str:
     return ", ".join(f"{clean(name)}={format_knob_value(value)}" for name, value in values.items())
 
 
+def shown_queries(study: Study) -> tuple[Query, ...]:
+    """Return the queries that every table of a study shows: those of the goal, and the costs at its price."""
+    if study.goal.price is None:
+        return study.goal.queries
+    answered = {answer.query for trial in study.trials for answer in trial.answers}
+    costs = (query for name in COSTS if (query := Query(metric=name)) in answered)
+    return tuple(dict.fromkeys((*study.goal.queries, *costs)))
+
+
+def _priced(study: Study) -> str:
+    """Say in a title what a cost is of, where there is a price."""
+    price = study.goal.price
+    if price is None:
+        return ""
+    names = [query.metric for query in shown_queries(study) if query.metric in COSTS]
+    of = {"cost": "a million inferences", "token_cost": "a million tokens"}
+    meaning = " and ".join(f"{name} is of {of[name]}" for name in names)
+    return f"; {meaning} at {money(price.per_hour, price)} per hour" if meaning else ""
+
+
 # --- the best --------------------------------------------------------------------------------------
 
 
@@ -178,7 +199,7 @@ def best_table(study: Study, ranked: Ranking, top: int) -> Table:
     ]
     several = f"The best of {count(ranked.configurations, 'configuration')}, and the default"
     title = several if ranked.configurations > 1 else "The configuration at its best load"
-    title = f"{title}; ± is half of the 95 % interval"
+    title = f"{title}; ± is half of the 95 % interval{_priced(study)}"
     is_seen_only = any(value is not None and not value.certified for row in rows for value in row.objectives)
     is_judged_only = any(_is_uncertified(row, query) for row in rows for query in study.goal.queries)
     marks = [UNCERTIFIED] * is_seen_only + ["a range, > or <"] * is_judged_only
@@ -201,7 +222,8 @@ def _best(
     axes = () if together else tuple(names)
     gains = ("gain",) if any(row.gain is not None for row in rows) else ()
     bounds = BOUNDS if study.goal.constraints else ()
-    figures = (f"{title}>" for title in (*axes, *study.goal.queries))
+    queries = shown_queries(study)
+    figures = (f"{title}>" for title in (*axes, *queries))
     shares = (f"{title}>" for title in (*gains, "best in"))
     titles = (">", "", *figures, *bounds, *shares, "at" if together else "")
     cells = [
@@ -209,11 +231,13 @@ def _best(
             str(row.rank),
             configuration_tag(row),
             *(format_setting(study.resolved(row.point), name) for name in axes),
-            *(format_figure(study, row, query) for query in study.goal.queries),
+            *(format_figure(study, row, query) for query in queries),
             *(str(row.verdict) for _ in bounds),
             *(_gain(row) for _ in gains),
             f"{row.share:.0%}",
-            _row_text(study, row, names, _remark(ranked, row)) if together else _remark(ranked, row),
+            _row_text(study, row, names, _remark(study, ranked, row))
+            if together
+            else _remark(study, ranked, row),
         )
         for row in rows
     ]
@@ -243,13 +267,14 @@ def configuration_load_table(study: Study, row: RankedConfiguration) -> Iterator
     if len(there) < _FEW or not names:
         return
     bounds = BOUNDS if study.goal.constraints else ()
+    queries = shown_queries(study)
     yield make_table(
         f"{format_point(mine)} under each load" if mine else "Under each load",
-        (*(f"{title}>" for title in (*names, *study.goal.queries)), *bounds, ""),
+        (*(f"{title}>" for title in (*names, *queries)), *bounds, ""),
         (
             (
                 *(format_setting(study.resolved(candidate.point), name) for name in names),
-                *(_under(study, candidate, query) for query in study.goal.queries),
+                *(_under(study, candidate, query) for query in queries),
                 *(str(worst_verdict(judge_candidate(study, candidate))) for _ in bounds),
                 "best" if candidate.point == row.point else "",
             )
@@ -274,20 +299,21 @@ def best_by_load_table(study: Study, ranked: Ranking) -> Table:
     """Tabulate the best configuration of each load."""
     names = [axis.name for axis in study.space.axes if axis.name in study.loads]
     bounds = BOUNDS if study.goal.constraints else ()
+    queries = shown_queries(study)
     cells = (
         (
             configuration_tag(row),
             *(format_setting(study.resolved(row.point), name) for name in names),
-            *(format_figure(study, row, query) for query in study.goal.queries),
+            *(format_figure(study, row, query) for query in queries),
             *(str(row.verdict) for _ in bounds),
             _gain(row),
             f"{at_load.near_best:.0%}",
-            _row_text(study, row, list(study.configuration(row.point)), _remark(at_load, row)),
+            _row_text(study, row, list(study.configuration(row.point)), _remark(study, at_load, row)),
         )
         for at_load in ranked.each
         for row in at_load.rows[:1]
     )
-    titles = (f"{title}>" for title in (*names, *study.goal.queries))
+    titles = (f"{title}>" for title in (*names, *queries))
     columns = ("", *titles, *bounds, "gain>", "certain>", "configuration")
     return make_table("The best at each load", columns, cells)
 
@@ -312,6 +338,8 @@ def format_figure(study: Study, row: RankedConfiguration, query: Query) -> str:
         if objective.query == query and value is not None:
             return _estimate_text(value, query.unit)
     judged = (judgement for judgement in row.judgements if judgement.constraint.query == query)
+    if query not in study.goal.queries:
+        return format_shown(study, study.candidates[key(row.point)], query) or _NONE
     return next(map(_judged_value, judged), _NONE)
 
 
@@ -371,14 +399,19 @@ def _gain(row: RankedConfiguration) -> str:
     return f"{factor(gain.times)}x" if gain.times >= 1 else f"{gain.times:.2f}x"
 
 
-def _remark(ranked: Ranking, row: RankedConfiguration) -> str:
+def _remark(study: Study, ranked: Ranking, row: RankedConfiguration) -> str:
     """Return remarks on a row: default, cheapest, failed, missed bounds."""
     return join_nonempty(
         _DEFAULT if row.default else "",
-        "cheaper" if row == ranked.cheaper else "",
+        cheaper_word(study) if row == ranked.cheaper else "",
         "failed" if row.failure else "",
         miss_text(row) if not row.feasible and _LEAST < row.miss < inf else "",
     )
+
+
+def cheaper_word(study: Study) -> str:
+    """Return the word for a row that needs less; where a price is known, cheaper is a matter of money."""
+    return "cheaper" if study.goal.price is None else "smaller"
 
 
 def miss_text(row: RankedConfiguration) -> str:

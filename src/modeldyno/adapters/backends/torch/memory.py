@@ -184,6 +184,8 @@ class _Location(NamedTuple):
     """Sequence number of the autograd node being evaluated; None outside of the backward pass."""
     operator: int = 0
     category: Category | None = None
+    kind: str = ""
+    """Name of the operator."""
 
 
 @dataclass(slots=True)
@@ -218,18 +220,18 @@ class _TreeReader:
         if number is None or event.extra_fields.scope.name != "FUNCTION":
             return location  # a user's range, the inside of an autograd node, or not an operator
         if name.startswith(_AUTOGRAD_NODE):  # consists of operators, and is not one itself
-            return location._replace(scope="", node=number, operator=0)
+            return location._replace(scope="", node=number, operator=0, kind="")
         if location.node is None and number >= 0:
             self.made.append((event.start_time_ns, number, location.scope))
         if not location.operator:
             self.operators += 1
-            location = location._replace(operator=self.operators)
+            location = location._replace(operator=self.operators, kind=name.replace("::", "."))
         return location
 
     def _range(self, event: Any, location: _Location) -> _Location:
         name, span = event.name, (event.start_time_ns, event.end_time_ns)
         if name.startswith(_MODULE):  # perhaps recomputed in the backward pass
-            return location._replace(scope=name.removeprefix(_MODULE), node=None, operator=0)
+            return location._replace(scope=name.removeprefix(_MODULE), node=None, operator=0, kind="")
         if name.startswith(_STAGE):
             stage = name.removeprefix(_STAGE)
             self.stages[stage] = span
@@ -267,6 +269,7 @@ def read_allocations(
                 location.category,
                 fields.total_reserved,
                 fields.total_allocated,
+                location.kind,
             )
             for time, fields, location in sorted(reading.memory, key=lambda entry: entry[0])
             if _is_on_device(fields.device, device)

@@ -6,8 +6,8 @@ import inspect
 import threading
 import time
 
-from modeldyno.adapters.probes.waiting import wait_times
 from modeldyno.clock import process_time
+from modeldyno.runtime.waiting import wait_times
 
 
 def sleep_long() -> None:

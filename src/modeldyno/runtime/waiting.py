@@ -1,8 +1,8 @@
 """Find the lines of the user's code in which calls wait that are mostly off the processor.
 
 That a call sleeps, or waits for a lock or an answer, follows from processor time and context switches
-(`core/advice/bottleneck.py`), but not where it does. So such a call is repeated for a moment while another
-thread looks every 2 ms at the line that it is in.
+(`core/advice/bottleneck.py`), but not where it does. So after the timed pass such a call is repeated for a
+moment while another thread looks every 2 ms at the line that it is in.
 """
 
 from __future__ import annotations
@@ -14,29 +14,36 @@ from threading import Event, Thread, get_ident
 from typing import TYPE_CHECKING
 
 from modeldyno.clock import perf_counter, process_time
-from modeldyno.core.metrics.measurement import Measurement
+from modeldyno.core.metrics.measurement import observed_number
 from modeldyno.core.trace.source_line import is_user_file, short_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import FrameType
 
+    from modeldyno.core.metrics.measurement import Measurement
+
 SHORTEST = 0.002
 """Seconds of a call below which its lines are not looked for."""
 BUSY = 0.5
 """Share of its time on a processor from which on a call does not wait."""
 _PERIOD = 0.002
-_LONGEST = 1.0
-"""Seconds in which calls are repeated; at least two are."""
-_LEAST_CALLS = 2
+_LONGEST, _SHARE = 1.0, 0.1
+"""Seconds in which calls are repeated at most, and their share of those of a probe; one call always is."""
 _LEAST_SHARE = 0.05
 """Share of the time from which on a line is named."""
 
 
-def wait_times(call: Callable[[], object]) -> Iterator[Measurement]:
-    """Yield the time of a call in each line of the user's code, if calls wait; the longest first."""
+def wait_times(call: Callable[[], object], max_time: float = 10.0) -> Iterator[Measurement]:
+    """Yield the time of a call in each line of the user's code, if calls wait; the longest first.
+
+    Args:
+        call: is made once, and if it waits again for a moment.
+        max_time: seconds that a probe may measure, of which this takes a tenth.
+    """
     if not _waits(call):
         return
+    seconds = min(_LONGEST, _SHARE * max_time)
     thread, lines, stop = get_ident(), Counter[str](), Event()
 
     def look() -> None:
@@ -47,7 +54,7 @@ def wait_times(call: Callable[[], object]) -> Iterator[Measurement]:
     begin, calls = perf_counter(), 0
     watcher.start()
     try:
-        while calls < _LEAST_CALLS or perf_counter() - begin < _LONGEST:
+        while not calls or perf_counter() - begin < seconds:
             call()
             calls += 1
     finally:
@@ -59,7 +66,7 @@ def wait_times(call: Callable[[], object]) -> Iterator[Measurement]:
     for line, samples in lines.most_common():
         share = samples / lines.total()
         if line and share >= _LEAST_SHARE:
-            yield Measurement(metric="wait_time", value=share * each, scope=line)
+            yield observed_number("wait_time", share * each, scope=line)
 
 
 def _waits(call: Callable[[], object]) -> bool:
