@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from modeldyno import options
+from modeldyno import options, plugins
+from modeldyno.core.load.multi_model import default_model_name, with_model_named
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.spec.job import default_probes
 from modeldyno.core.spec.load_spec import Arrivals, Load, format_sequence
 from modeldyno.core.spec.probe_options import Observation
 from modeldyno.core.spec.static_options import Inspection, Mode
 from modeldyno.core.stats.units import BYTES, SECONDS, format_quantity
+from modeldyno.core.study.goal import Rank
 from modeldyno.core.trace.regions import PROMPT, SCRIPT, WATCHED
+from modeldyno.errors import UnknownName
 from modeldyno.views.result.totals import is_inspection
 from modeldyno.views.text import format_knob_value
 
@@ -25,6 +29,7 @@ if TYPE_CHECKING:
     from modeldyno.core.spec.input_spec import InputSpec
     from modeldyno.core.spec.job import Job
     from modeldyno.core.spec.knob import KnobValue
+    from modeldyno.core.study.goal import Goal
     from modeldyno.core.study.study import Study
     from modeldyno.options import Option
 
@@ -68,11 +73,36 @@ def sweep_command(study: Study) -> str:
     command += _setting_options(study.settings)
     command += _input_options(job)
     command += _observation_options(job.observation)
-    for objective in study.goal.objectives:
-        command += ["--maximize" if objective.maximize else "--minimize", str(objective.query)]
-    command += _repeated("--require", study.goal.constraints)
+    command += goal_words(study)
     command += ["--strategy", study.strategy, "--seed", str(study.seed)]
-    return shlex.join(command)
+    command += _repeated("--beside", format_neighbours(job, settings=False))  # `--set` has their settings
+    return shlex.join([*command, *_name_and_trust(job)])
+
+
+def goal_words(study: Study) -> list[str]:
+    """Return the options that give the goal of a study."""
+    goal = named_goal(study)
+    words: list[str] = []
+    for objective in goal.objectives:
+        weight = f":{objective.weight:g}" if objective.weight != 1 else ""
+        words += ["--maximize" if objective.maximize else "--minimize", f"{objective.query}{weight}"]
+    words += _repeated("--require", goal.constraints)
+    return [*words, *(() if goal.rank is Rank.BEST else ("--rank", str(goal.rank)))]
+
+
+def named_goal(study: Study) -> Goal:
+    """Return the goal of a study as it is given: beside other models, what is of the first one names it."""
+    own = str(study.job.name) if study.job.beside else ""
+    return replace(
+        study.goal,
+        objectives=tuple(
+            replace(objective, query=with_model_named(objective.query, own))
+            for objective in study.goal.objectives
+        ),
+        constraints=tuple(
+            replace(bound, query=with_model_named(bound.query, own)) for bound in study.goal.constraints
+        ),
+    )
 
 
 def advise_command_line(job: Job, usual_backend: str) -> str:
@@ -114,7 +144,43 @@ def _options(job: Job, *, inspected: bool) -> Iterator[str]:
     if not inspected:
         yield from _observation_options(job.observation)
         yield from _changed_options(job.plan, Plan(), options.PLAN)
+        yield from _repeated("--beside", format_neighbours(job))
     yield from _name_and_trust(job)
+
+
+def format_neighbours(job: Job, *, settings: bool = True) -> list[str]:
+    """Format the other models of a job's server as ``--beside`` takes them."""
+    return [shlex.join(_neighbour_words(other, job, settings=settings)) for other in job.beside]
+
+
+def _neighbour_words(other: Job, first: Job, *, settings: bool) -> Iterator[str]:
+    yield other.model.argument
+    if other.name != default_model_name(other.model.locator):
+        yield f"name={other.name}"
+    yield from _own_load(other, first)
+    for name, value in _unusual_settings(other).items() if settings else ():
+        yield f"{name}={format_knob_value(value)}"
+    for spec in inputs_to_give(other):
+        yield f"input={format_input_option(spec)}"
+
+
+def _own_load(other: Job, first: Job) -> Iterator[str]:
+    """Yield the load of another model where it is not that of the first one."""
+    if other.load is None or first.load is None or str(other.load) == str(first.load):
+        return
+    if other.load.slots is not None:
+        yield f"concurrency={other.load.slots}"
+    if not other.load.closed:
+        yield f"rate={format_rate(other.load)}"
+
+
+def _unusual_settings(job: Job) -> dict[str, KnobValue]:
+    """Return the settings that are not at their default; those of the whole server are its first model's."""
+    try:
+        defaults = {knob.name: knob.default for knob in plugins.backend(job.backend).knobs}
+    except UnknownName:  # of a plugin that is not installed here
+        defaults = {}
+    return {name: value for name, value in job.config.items() if defaults.get(name) != value}
 
 
 def _repeated(option: str, values: Iterable[object]) -> Iterator[str]:
