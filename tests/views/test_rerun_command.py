@@ -164,14 +164,14 @@ def test_the_models_of_its_server_stand_beside_it_again(tmp_path: Path) -> None:
         f"'{other}' concurrency=2",
         f"{digits} name=alike",
     )
-    wanted = request.Request(
+    demanded = request.Request(
         model=str(digits), backend="triton", settings={}, plan=Plan(), load=Load(concurrency=8), beside=beside
     )
-    job = wanted.job()
+    job = demanded.job()
     command = rerun_command_line(a_result(job=job))
     parameters = read(load, command)
 
-    assert replace(wanted, beside=parameters["beside"], name=parameters["name"]).job() == job
+    assert replace(demanded, beside=parameters["beside"], name=parameters["name"]).job() == job
     assert parameters["beside"][1:] == (f"'onnx:{other}' concurrency=2", f"onnx:{digits} name=alike")
     assert yaml.safe_load(job_text(a_result(job=job)))["beside"] == list(parameters["beside"])
 
