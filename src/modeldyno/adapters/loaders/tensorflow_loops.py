@@ -53,7 +53,7 @@ def rounds_of_functions(graph: Any, loop: Any, condition: Any, body: Any) -> tup
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Frame:
+class LoopFrame:
     """A loop of TensorFlow 1, whose operators lie in the graph around it."""
 
     name: str
@@ -63,7 +63,7 @@ class Frame:
     """What is assumed of its rounds; empty if nothing."""
 
 
-def frames(graph: Any, sized: Any) -> Mapping[str, Frame]:
+def frames(graph: Any, sized: Any) -> Mapping[str, LoopFrame]:
     """Return the innermost loop of TensorFlow 1 that each operator is in, by the name of the operator.
 
     Args:
@@ -80,13 +80,13 @@ def frames(graph: Any, sized: Any) -> Mapping[str, Frame]:
         if op.type == ENTER:
             around = (*around, op.get_attr("frame_name").decode())
         inside[op.name] = around[:-1] if op.type == EXIT else around
-    known: dict[tuple[str, ...], Frame] = {}
+    known: dict[tuple[str, ...], LoopFrame] = {}
     for path in sorted(set(inside.values()) - {()}, key=len):
         outer = known[path[:-1]].rounds if len(path) > 1 else 1
         condition = conditions.get(path[-1])
         rounds, exact = (None, False) if condition is None else _rounds_of_frame(sized, condition)
         name = path[-1].rpartition("/")[0] or path[-1]
-        known[path] = Frame(
+        known[path] = LoopFrame(
             name=name,
             rounds=outer * (1 if rounds is None else rounds),
             note="" if exact else note_of(name, rounds),
