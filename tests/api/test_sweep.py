@@ -225,7 +225,7 @@ def test_a_study_is_read_from_a_file(bench: SimulatedTrials, tmp_path: Path) -> 
     (tmp_path / "study.json").write_bytes(codec_study.encode(study))
 
     assert modeldyno.read_study(tmp_path / "study.json") == study
-    assert repr(study) == f"<Study {study.id} of digits: 1 trials of 1 points>"
+    assert repr(study) == f"<Study {study.id} of digits: 1 trial of 1 point>"
     assert len(bench.jobs) == 1
 
 

@@ -48,6 +48,17 @@ def stored(modeldyno: Callable[..., Any]) -> Callable[..., Any]:
     return modeldyno
 
 
+def test_what_needs_trust_asks_for_it_first(modeldyno: Callable[..., Any], tmp_path: Path) -> None:
+    """Nothing is announced of a comparison that cannot begin, whichever side it is."""
+    (tmp_path / "net.joblib").write_bytes(b"\x80\x04")
+    for baseline in ("net.joblib", "call:modeldyno.testing.known_latency:steady"):
+        result = modeldyno("compare", baseline, "net.joblib")
+
+        assert result.code == 2
+        assert result.out == ""
+        assert result.err.startswith("modeldyno: 'net.joblib' is a pickle, which runs code")
+
+
 def test_stored_results_are_compared_and_it_informs(stored: Callable[..., Any], tmp_path: Path) -> None:
     """Results are found by id; the document is written, and the exit code is 0."""
     result = stored("compare", OLD[:6], NEW[:6], "--json", "c.json")

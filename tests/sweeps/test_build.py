@@ -297,9 +297,11 @@ def test_words_without_a_model_are_refused() -> None:
 
 
 def test_what_has_no_knobs_to_vary_is_told_so() -> None:
-    """A backend without suggested axes needs explicit ones."""
-    with pytest.raises(RequestError, match="nothing to vary"):
+    """A backend without suggested axes needs explicit ones; a batch is what most models take."""
+    with pytest.raises(RequestError, match="such as --space batch_size=1,8,64 if the model takes a batch"):
         build_study(model=MODEL)
+    with pytest.raises(RequestError, match="nothing to vary by default; give --space, with a knob of"):
+        build_study(model=MODEL, set={"batch_size": 1})
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from modeldyno.adapters.stores import sql
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.result.result import FailureKind, Progressed
+from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.core.study import verification
 from modeldyno.core.study.goal import Goal, Objective
 from modeldyno.core.study.ranking import ranking
@@ -528,6 +529,46 @@ def test_a_million_points_start_at_once(monkeypatch: pytest.MonkeyPatch) -> None
     next(run_trials(a_million(strategy="quick"), rooms=SimulatedTrials(rate=by_batch)))
 
     assert time.monotonic() - begun < 1.0
+
+
+# --- what a function takes --------------------------------------------------------------------------
+
+
+def a_study_of(tmp_path: Path, source: str, *axes: str) -> Study:
+    """Return a study of the function `f` of a file."""
+    (tmp_path / "f.py").write_text(source)
+    study = a_study(*axes, name="f")
+    model = ModelRef(scheme="call", locator=f"{tmp_path / 'f.py'}:f")
+    return replace(study, job=replace(study.job, model=model, backend="python", config={"batch_size": 1}))
+
+
+@pytest.mark.parametrize(
+    ("source", "what"),
+    [
+        ("def f():\n    return 1\n", "it takes no inputs"),
+        ("def f(x):\n    return x\n\nf_inputs = (3.0,)\n", "no input has a dimension"),
+    ],
+)
+def test_batches_of_a_function_that_takes_none_are_refused(tmp_path: Path, source: str, what: str) -> None:
+    """Before anything is measured: only a batch of one could be, which is none."""
+    refusal = f"The axis batch_size=1,2 has no effect on f, as {what}; leave it out"
+    with pytest.raises(RequestError, match=refusal):
+        check_study(a_study_of(tmp_path, source, "batch_size=1,2"))
+    check_study(a_study_of(tmp_path, source, "batch_size=1"))
+
+
+@pytest.mark.parametrize("companion", ["", "import numpy\nf_inputs = (numpy.zeros((4, 3)),)\n"])
+def test_batches_of_other_functions_are_tried(tmp_path: Path, companion: str) -> None:
+    """An input of an unknown shape may have one, and what an example has is known."""
+    check_study(a_study_of(tmp_path, f"def f(x):\n    return x\n\n{companion}", "batch_size=1,2"))
+
+
+def test_a_function_that_cannot_be_loaded_is_refused_at_once(tmp_path: Path) -> None:
+    """Each trial would be, for the same reason."""
+    with pytest.raises(UnknownName, match="'f'"):
+        check_study(a_study_of(tmp_path, "g = 1\n", "batch_size=1,2"))
+    with pytest.raises(Unloadable, match="cannot be called"):
+        check_study(a_study_of(tmp_path, "f = 1\n", "batch_size=1,2"))
 
 
 # --- loads between two -----------------------------------------------------------------------------

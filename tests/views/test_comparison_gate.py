@@ -80,9 +80,12 @@ def test_blocks_begin_with_the_verdict_and_go_from_worst_to_best() -> None:
 
 
 def test_doubts_come_with_the_command_that_explains_them() -> None:
-    """It names the result, so that it can be pasted."""
+    """It names the result, so that it can be pasted; a single one is told in the singular."""
     (doubts,) = [b for b in gate.blocks(BROKEN) if isinstance(b, Notice) and b.severity is Severity.DOUBT]
-    assert f"modeldyno show {BROKEN.result.id[:6]} explains them" in doubts.text
+    assert (doubts.code, doubts.text) == (
+        "1 doubt",
+        f"few-samples; modeldyno show {BROKEN.result.id[:6]} explains it",
+    )
 
 
 def test_a_comment_tells_only_what_changed_and_ends_with_the_environment() -> None:

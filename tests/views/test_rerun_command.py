@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+import yaml
 
 from modeldyno.cli import cli
 from modeldyno.cli.actions import options as cli_options
@@ -21,12 +24,15 @@ from modeldyno.core.spec.job import SERVED_PROBES
 from modeldyno.core.spec.load_spec import Arrivals, Load
 from modeldyno.core.spec.model_ref import LIVE, ModelRef
 from modeldyno.core.spec.probe_options import Observation
+from modeldyno.documents.yaml_file import FileConfig, parse_yaml_text
 from modeldyno.errors import RequestError
 from modeldyno.profiling import request
+from modeldyno.sweeps.build import build_study
 from modeldyno.testing.reporters import HOSTILE, full_result
 from modeldyno.testing.sample_results import a_job, a_result, an_inspection
 from modeldyno.views.job_text import job_text
 from modeldyno.views.rerun_command import advise_command_line, format_input_option, rerun_command_line
+from modeldyno.views.study.sweep_command import sweep_command
 
 if TYPE_CHECKING:
     from typing import Any
@@ -142,6 +148,53 @@ def test_what_was_watched_is_watched_again() -> None:
     )
     assert (parameters["pre"], parameters["post"]) == ("/f.py:clean", "m:g")
     assert "--layers" not in rerun_command_line(full_result())
+
+
+def test_the_models_of_its_server_stand_beside_it_again(tmp_path: Path) -> None:
+    """Each with its name, its load, its own settings and its inputs, whatever its path is called."""
+    digits = Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx"
+    (tmp_path / "an other").mkdir()
+    other = shutil.copy(digits, tmp_path / "an other" / "other.onnx")
+    beside = (
+        f"{digits} name=tagger rate=50:poisson concurrency=3 instances=2 input=1x1x8x8:float32",
+        f"'{other}' concurrency=2",
+        f"{digits} name=alike",
+    )
+    demanded = request.Request(
+        model=str(digits), backend="triton", settings={}, plan=Plan(), load=Load(concurrency=8), beside=beside
+    )
+    job = demanded.job()
+    command = rerun_command_line(a_result(job=job))
+    parameters = read(load, command)
+
+    assert replace(demanded, beside=parameters["beside"], name=parameters["name"]).job() == job
+    assert parameters["beside"][1:] == (f"'onnx:{other}' concurrency=2", f"onnx:{digits} name=alike")
+    assert yaml.safe_load(job_text(a_result(job=job)))["beside"] == list(parameters["beside"])
+
+
+def test_a_sweep_of_several_models_of_a_server_is_asked_for_again() -> None:
+    """Their settings are those of the study; a name and trust are given again, too."""
+    digits = Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx"
+    config = {
+        "model": str(digits), "backend": "triton", "name": "own", "set": {"tagger.instances": 2},
+        "space": {"tagger.batch_size": [1, 2]}, "beside": [f"{digits} name=tagger concurrency=2"],
+    }  # fmt: skip
+    study, _ = build_study(FileConfig(tree=config))
+    trusted = replace(study, job=replace(study.job, trust=True))
+    words = shlex.split(sweep_command(trusted))
+    again, _ = build_study(parse_yaml_text(job_text(study).replace("command: sweep\n", ""), "s.yaml"))
+
+    assert words[words.index("--beside") + 1] == f"onnx:{digits} name=tagger concurrency=2"
+    assert [words[words.index("--name") + 1], words[-1]] == ["own", "--trust"]
+    assert (again.job.beside, again.settings, again.space) == (study.job.beside, study.settings, study.space)
+
+
+def test_settings_of_a_backend_that_is_not_here_are_all_given() -> None:
+    """Which of them are usual only it could say."""
+    job = replace(a_job(), backend="gone", config={"batch_size": 1})
+    several = replace(a_job(), load=Load(), probes=SERVED_PROBES, beside=(replace(job, name="b"),))
+
+    assert "batch_size=1" in read(load, rerun_command_line(a_result(job=several)))["beside"][0]
 
 
 VARIANT = ModelRef(scheme="onnx", locator="/store/models/ab12/model.onnx", registered="my net/3 onnx")

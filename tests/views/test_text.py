@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from modeldyno.core.report.blocks import Severity
 from modeldyno.core.stats.units import SECONDS
-from modeldyno.views.text import format_ends, format_rough_duration
+from modeldyno.views.text import doubts_in_a_line, format_ends, format_rough_duration
 
 
 @pytest.mark.parametrize(
@@ -38,3 +39,25 @@ def test_a_limit_is_told_as_it_was_given(seconds: float, text: str) -> None:
 def test_what_bounds_an_uncertified_value_has_both_its_ends(low: float, high: float, text: str) -> None:
     """A bound can be held by the upper end alone; of nothing known nothing is said."""
     assert format_ends(low, high, SECONDS) == text
+
+
+@pytest.mark.parametrize(
+    ("codes", "more", "code", "text"),
+    [
+        (["drift"], "", "1 doubt", "drift; -v explains it"),
+        (["drift", "steal"], "", "2 doubts", "drift, steal; -v explains them"),
+        (["drift", "drift"], "and shows", "2 doubts", "drift (2); -v explains them, and shows"),
+    ],
+)
+def test_doubts_in_a_line_are_counted_as_one_says_it(
+    codes: list[str], more: str, code: str, text: str
+) -> None:
+    """One doubt is explained by itself, several are; each code stands once."""
+    line = doubts_in_a_line(codes, "-v", more=more)
+
+    assert (line.severity, line.code, line.text) == (Severity.DOUBT, code, text)
+
+
+def test_doubts_of_a_model_begin_with_its_name() -> None:
+    """Where a page is about several models."""
+    assert doubts_in_a_line(["drift"], "--all", model="net").code == "net: 1 doubt"

@@ -38,6 +38,7 @@ from modeldyno.core.trace.carbon import Emission
 from modeldyno.data.labelled_samples import read_labels
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.interfaces.backend import ServesSeveral
+from modeldyno.interfaces.loader import Executes
 from modeldyno.profiling.resolve_model import resolve_model, resolve_reference
 
 if TYPE_CHECKING:
@@ -100,6 +101,7 @@ class Request:
 
         Raises:
             RequestError: something is wrong with it.
+            TrustRequired: the model's file holds pickles, and is not trusted.
             MissingExtra: an optional package is not installed.
         """
         model = resolve_model(self.model)
@@ -120,6 +122,8 @@ class Request:
         else:  # a static analysis needs no backend
             plugins.require(loader.requires, f"model {ref.argument}")
             self._check_unused_knobs(backend.knobs)
+        if loader.executes is Executes.PICKLE and not self.trust:
+            loader.load(ref, seed=0, trust=False)  # which says what is missing, and unpickles nothing
         self._check_batch(config)
         self._check_times()
         self._check_output_paths()

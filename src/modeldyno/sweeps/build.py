@@ -51,6 +51,8 @@ PLAN = Plan(max_time=10.0, may_extend=True)
 THROUGHPUT = "throughput"
 _DEFAULT_LOADS = "1..64*2"
 """Concurrency of a server where no load is given."""
+_BATCHES = f"{BATCH_SIZE.name}=1,8,64"
+"""What is suggested where nothing is varied by default."""
 _OFFLINE, _OFFLINE_BATCHES, _OFFLINE_LOADS = "offline", f"{BATCH_SIZE.name}=1..64*2", "1..4*2"
 """The mode without a latency to hold: requests have many samples, and few are in flight."""
 
@@ -89,8 +91,11 @@ def build_study(
     default_axes = (*default_axes, *_default_load_axes(config, backend, (*named, *default_axes), beside))
     space = Space(axes=(*named, *default_axes))
     if not space.axes:
+        takes_batch = BATCH_SIZE in plugins.backend(backend).knobs and BATCH_SIZE.name not in settings
+        example = f"such as --space {_BATCHES} if the model takes a batch, or " if takes_batch else ""
         raise RequestError(
-            f"There is nothing to vary; give --space, with a knob of: modeldyno plugins {backend}"
+            f"There is nothing to vary by default; give --space, {example}with a knob of: modeldyno plugins "
+            f"{backend}"
         )
     with config.at("space"):
         axes.check_batch_axis(space, _read_inputs(config))

@@ -8,7 +8,7 @@ verifies; and if nothing needs verification, the search gets the last third as w
 from __future__ import annotations
 
 import math
-from contextlib import ExitStack, nullcontext, suppress
+from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from modeldyno.clock import monotonic
 from modeldyno.core.load.replicas_and_cost import with_cost
 from modeldyno.core.metrics.constraints import Answer
 from modeldyno.core.result.result import Loaded, Progressed
+from modeldyno.core.spec.knob import BATCH_SIZE
 from modeldyno.core.spec.probe_options import Observation
 from modeldyno.core.spec.static_options import Inspection
 from modeldyno.core.study import default_baseline, resume_guard, verification
@@ -35,6 +36,7 @@ from modeldyno.errors import (
     UnknownName,
     Unloadable,
 )
+from modeldyno.interfaces.loader import Executes, Form
 from modeldyno.runtime.interrupts import counted_interrupts
 from modeldyno.runtime.time_limit import TimeLimit
 from modeldyno.runtime.trial_executor import subprocess_executors
@@ -43,10 +45,12 @@ from modeldyno.sweeps.point_to_job import check_axes, check_dimensions, job_at_p
 from modeldyno.views import brief
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from modeldyno.core.result.result import Event, Result
+    from modeldyno.core.spec.input_spec import InputSpec
     from modeldyno.core.spec.job import Job
+    from modeldyno.core.study.search_space import Axis
     from modeldyno.core.study.study import Study, TrialRequest
     from modeldyno.interfaces.store import Store
     from modeldyno.runtime.trial_executor import TrialExecutor
@@ -135,10 +139,12 @@ def check_study(
 ) -> None:
     """Check everything that can be checked before measuring; the points of the space are not enumerated.
 
-    If an axis is neither a knob nor a load, the model is inspected, as by `modeldyno inspect`.
+    The model is inspected, as by `modeldyno inspect`, if an axis is neither a knob nor a load, or if it is a
+    function whose batch size is varied.
 
     Raises:
         RequestError: an axis, a value or the default is invalid, or the strategy cannot search this space.
+        UnknownName, TrustRequired, Unloadable: it was inspected, and cannot be loaded.
         MissingExtra: an optional package is not installed.
     """
     if study.job.plan.processes > 1:
@@ -147,9 +153,14 @@ def check_study(
         )
     plugins.require(plugins.strategy(study.strategy).requires, f"strategy '{study.strategy}'")
     unknown = check_axes(study)
-    if unknown:
+    batches = _varied_batches(study)
+    if unknown or batches:
         with subprocess_executors(lambda: 0) if room is None else nullcontext(room) as rooms:
-            check_dimensions(study, unknown, _input_dimensions(study.job, rooms, watch))
+            inputs = _inputs_of_model(study.job, rooms, watch)
+        if batches and inputs is not None:
+            _check_batches(study, batches, inputs)
+        if unknown:
+            check_dimensions(study, unknown, _free_dimensions([*study.job.inputs, *(inputs or ())]))
     if study.budget.bisect and bisected_axis(study) is None:
         raise RequestError(
             "bisect looks for the largest load within bounds: require one, such as latency.p99 <= 10ms, and "
@@ -160,23 +171,61 @@ def check_study(
         plugins.strategy(study.strategy).propose(study)  # raises if it cannot search the space
 
 
-def _input_dimensions(job: Job, room: TrialExecutor, watch: Callable[[Event], None]) -> frozenset[str] | None:
-    """Return the dimensions of the inputs; None if the model does not declare them."""
-    specs = list(job.inputs)
+def _inputs_of_model(
+    job: Job, room: TrialExecutor, watch: Callable[[Event], None]
+) -> tuple[InputSpec, ...] | None:
+    """Inspect the model; return the inputs that it declares, or None if it cannot be loaded.
+
+    Raises:
+        UnknownName, TrustRequired, Unloadable: as each trial would.
+    """
+    loaded: list[Loaded] = []
 
     def record(event: Event) -> None:
         if isinstance(event, Loaded):
-            specs.extend(event.inputs)
+            loaded.append(event)
 
     watch(Progressed(stage="inspecting the inputs of the model"))
     inspection = replace(
         job, probes=("static",), load=None, inspection=Inspection(), observation=Observation()
     )
-    with suppress(RequestError):  # events arrived before the error; the first trial reports it
+    try:
         room(inspection, fresh=True)(inspection, watch=record)
+    except (UnknownName, TrustRequired, Unloadable):
+        raise
+    except RequestError:
+        pass  # events arrived before the error; the first trial reports it
+    return tuple(spec for event in loaded for spec in event.inputs) if loaded else None
+
+
+def _free_dimensions(specs: Sequence[InputSpec]) -> frozenset[str] | None:
+    """Return the free dimensions of inputs; None if none of them has a declared shape."""
     if not any(spec.shape for spec in specs):
         return None
     return frozenset(name for spec in specs for name in spec.shape or () if isinstance(name, str))
+
+
+def _varied_batches(study: Study) -> Axis | None:
+    """Return the axis of batch sizes of a function that is to be measured; None of other models.
+
+    Files of models have inputs, and may take long to load; their first trial tells.
+    """
+    named = plugins.loader(study.job.model.scheme).executes is Executes.NAMED
+    if study.trials or not named or Form.CALLABLE not in plugins.backend(study.job.backend).accepts:
+        return None
+    axis = next((axis for axis in study.space.axes if axis.name == BATCH_SIZE.name), None)
+    return axis if axis is not None and set(axis.values) != {1} else None
+
+
+def _check_batches(study: Study, batches: Axis, inputs: Sequence[InputSpec]) -> None:
+    """Refuse batch sizes of a model whose inputs have no dimensions.
+
+    Raises:
+        RequestError: there is none that a batch could fill.
+    """
+    if all(spec.shape == () for spec in (*study.job.inputs, *inputs)):
+        what = "no input has a dimension" if inputs else "it takes no inputs"
+        raise RequestError(f"The axis {batches} has no effect on {study.name}, as {what}; leave it out.")
 
 
 # --- what next -------------------------------------------------------------------------------------

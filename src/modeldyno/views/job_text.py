@@ -15,12 +15,14 @@ from modeldyno.core.trace.regions import SCRIPT
 from modeldyno.errors import RequestError
 from modeldyno.views.rerun_command import (
     format_input_option,
+    format_neighbours,
     format_option_values,
     format_rate,
     inputs_to_give,
     name_to_give,
     rerun_words,
 )
+from modeldyno.views.study.sweep_command import named_goal
 from modeldyno.views.text import format_knob_value
 
 if TYPE_CHECKING:
@@ -90,7 +92,7 @@ def _of_words(arguments: Sequence[str]) -> dict[str, Any]:
 
 
 def _of_study(study: Study) -> Iterator[tuple[str, Any]]:
-    job, goal = study.job, study.goal
+    job, goal = study.job, named_goal(study)
     yield from (("command", "sweep"), ("model", job.model.argument))
     yield from _unless_empty("name", name_to_give(job))
     yield "backend", job.backend
@@ -115,6 +117,7 @@ def _of_study(study: Study) -> Iterator[tuple[str, Any]]:
     yield from _unless_empty("budget", {k: v for k, v in budget.items() if v != getattr(Budget(), k)})
     plan = dict(_changed_keys(job.plan, Plan(), options.PLAN))
     yield "plan", {**plan, "max_time": f"{job.plan.max_time:g}s", "seed": study.seed}
+    yield from _unless_empty("beside", format_neighbours(job, settings=False))
     if job.load is not None:
         load: dict[str, Any] = dict(_changed_keys(job.load, Load(), options.LOAD))
         name = "concurrency" if job.load.closed else "rate"

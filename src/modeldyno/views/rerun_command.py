@@ -6,7 +6,8 @@ import shlex
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from modeldyno import options
+from modeldyno import options, plugins
+from modeldyno.core.load.multi_model import default_model_name
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.spec.job import default_probes
 from modeldyno.core.spec.load_spec import Arrivals, Load, format_sequence
@@ -14,6 +15,7 @@ from modeldyno.core.spec.probe_options import Observation
 from modeldyno.core.spec.static_options import Inspection, Mode
 from modeldyno.core.stats.units import BYTES, SECONDS, format_quantity
 from modeldyno.core.trace.regions import PROMPT, SCRIPT, WATCHED
+from modeldyno.errors import UnknownName
 from modeldyno.views.result.totals import is_inspection
 from modeldyno.views.text import format_knob_value
 
@@ -74,7 +76,7 @@ def advise_command_line(job: Job, usual_backend: str) -> str:
         *input_options(job),
         *observation_options(job.observation, ("evaluate", "data")),
     ]
-    return shlex.join([*command, *_name_and_trust(job)])
+    return shlex.join([*command, *name_and_trust(job)])
 
 
 def _subcommand(result: Result) -> str:
@@ -98,7 +100,43 @@ def _options(job: Job, *, inspected: bool) -> Iterator[str]:
     if not inspected:
         yield from observation_options(job.observation)
         yield from _changed_options(job.plan, Plan(), options.PLAN)
-    yield from _name_and_trust(job)
+        yield from repeated_options("--beside", format_neighbours(job))
+    yield from name_and_trust(job)
+
+
+def format_neighbours(job: Job, *, settings: bool = True) -> list[str]:
+    """Format the other models of a job's server as ``--beside`` takes them."""
+    return [shlex.join(_neighbour_words(other, job, settings=settings)) for other in job.beside]
+
+
+def _neighbour_words(other: Job, first: Job, *, settings: bool) -> Iterator[str]:
+    yield other.model.argument
+    if other.name != default_model_name(other.model.locator):
+        yield f"name={other.name}"
+    yield from _own_load(other, first)
+    for name, value in _unusual_settings(other).items() if settings else ():
+        yield f"{name}={format_knob_value(value)}"
+    for spec in inputs_to_give(other):
+        yield f"input={format_input_option(spec)}"
+
+
+def _own_load(other: Job, first: Job) -> Iterator[str]:
+    """Yield the load of another model where it is not that of the first one."""
+    if other.load is None or first.load is None or str(other.load) == str(first.load):
+        return
+    if other.load.slots is not None:
+        yield f"concurrency={other.load.slots}"
+    if not other.load.closed:
+        yield f"rate={format_rate(other.load)}"
+
+
+def _unusual_settings(job: Job) -> dict[str, KnobValue]:
+    """Return the settings that are not at their default; those of the whole server are its first model's."""
+    try:
+        defaults = {knob.name: knob.default for knob in plugins.backend(job.backend).knobs}
+    except UnknownName:  # of a plugin that is not installed here
+        defaults = {}
+    return {name: value for name, value in job.config.items() if defaults.get(name) != value}
 
 
 def repeated_options(option: str, values: Iterable[object]) -> Iterator[str]:
@@ -133,7 +171,8 @@ def name_to_give(job: Job) -> str | None:
     return None if registered and registered.startswith(f"{job.name}/") else job.name
 
 
-def _name_and_trust(job: Job) -> Iterator[str]:
+def name_and_trust(job: Job) -> Iterator[str]:
+    """Yield the options of a name that is not the model's own, and of trust in its file."""
     if name := name_to_give(job):
         yield from ("--name", name)
     if job.trust:

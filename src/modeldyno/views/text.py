@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement
 from modeldyno.core.metrics.metric import METRICS, ReportSection
-from modeldyno.core.report.blocks import Table, clean, make_table, shorten
+from modeldyno.core.report.blocks import Notice, Severity, Table, clean, make_table, shorten
 from modeldyno.core.spec.input_spec import BATCH
 from modeldyno.core.spec.knob import BATCH_SIZE
 from modeldyno.core.stats.units import COUNT, SECONDS, format_estimate, format_quantity
@@ -90,6 +90,27 @@ def list_codes(codes: Iterable[str]) -> str:
     """List codes of doubts, each once: ``time-limit (2), interference``."""
     counted = Counter(codes)
     return ", ".join(code if number == 1 else f"{code} ({number})" for code, number in counted.items())
+
+
+def doubts_in_a_line(
+    codes: Sequence[str], command: str, *, model: str = "", more: str = "", limit: int = TEXT_LIMIT
+) -> Notice:
+    """Tell doubts, of a `model` if it is named, in a line: ``2 doubts: time-limit, drift; -v explains them``.
+
+    Args:
+        codes: at least one.
+        command: the option or the command that tells each with its sentence.
+        model: whose doubts they are, where a page is about several.
+        more: what the command does besides, such as ``and shows all figures``.
+        limit: most characters of the line after its beginning.
+    """
+    number = count(len(codes), "doubt")
+    explains = f"{command} explains {'it' if len(codes) == 1 else 'them'}{more and f', {more}'}"
+    return Notice(
+        severity=Severity.DOUBT,
+        code=f"{model}: {number}" if model else number,
+        text=shorten_text(f"{list_codes(codes)}; {explains}", limit),
+    )
 
 
 def factor(times: float, digits: int = 3) -> str:

@@ -182,11 +182,13 @@ def test_a_folder_needs_no_scheme(two_ways: ModelRef) -> None:
     assert resolve_reference(two_ways.locator) == two_ways
 
 
-def saved_by_tensorflow_1(path: Path, build: Any, shape: tuple[int | None, ...]) -> Model:
-    """Save a graph as TensorFlow 1 does, with loops and conditions that are functions."""
+def saved_by_tensorflow_1(
+    path: Path, build: Any, shape: tuple[int | None, ...], *, functions: bool = True
+) -> Model:
+    """Save a graph as TensorFlow 1 does, with loops and conditions that are `functions`, or in the graph."""
     v1 = tf.compat.v1
     with tf.Graph().as_default(), v1.Session() as session:
-        v1.enable_control_flow_v2()
+        (v1.enable_control_flow_v2 if functions else v1.disable_control_flow_v2)()
         x = v1.placeholder(tf.float32, shape, name="x")
         y = build(
             x, lambda *sizes: v1.get_variable(f"w{len(v1.global_variables())}", sizes, use_resource=True)
@@ -223,17 +225,77 @@ def backwards(x: Any, variable: Any) -> Any:
     )[1]
 
 
+def limited(x: Any, variable: Any) -> Any:
+    """Multiply until the sum is large, seven times at most."""
+    weights = variable(8, 8)
+    return tf.compat.v1.while_loop(
+        lambda y: tf.reduce_sum(y) < 9, lambda y: tf.matmul(y, weights), [x], maximum_iterations=7
+    )
+
+
+def stepwise(x: Any, variable: Any) -> Any:
+    """Run a recurrent network over the seven steps of an array of tensors, and a layer on its last state."""
+    of_input, of_state, last = variable(8, 6), variable(6, 6), variable(6, 3)
+    steps = tf.TensorArray(tf.float32, 7).unstack(tf.transpose(tf.tile(x[:, None, :], [1, 7, 1]), [1, 0, 2]))
+
+    def advance(step: Any, state: Any, states: Any) -> Any:
+        state = tf.tanh(tf.matmul(steps.read(step), of_input) + tf.matmul(state, of_state))
+        return step + 1, state, states.write(step, state)
+
+    begin = [0, tf.zeros([tf.shape(x)[0], 6]), tf.TensorArray(tf.float32, 7)]
+    states = tf.compat.v1.while_loop(lambda step, *_: step < 7, advance, begin)[2]
+    return tf.linalg.matmul(states.stack()[-1], last)
+
+
+@pytest.mark.parametrize("functions", [True, False], ids=["functions", "frames"])
 @pytest.mark.parametrize(
     ("build", "macs", "noted"),
-    [(mapped, 5 * 8 * 4, 0), (nested, 5 * 2 * 3 * 8 * 8, 0), (backwards, 5 * 8 * 8, 1)],
+    [
+        (mapped, 5 * 8 * 4, 0),
+        (nested, 5 * 2 * 3 * 8 * 8, 0),
+        (backwards, 5 * 8 * 8, 1),
+        (limited, 5 * 7 * 8 * 8, 1),
+        (stepwise, 5 * 7 * (8 * 6 + 6 * 6) + 5 * 6 * 3, 0),
+    ],
 )
-def test_loops_of_tensorflow_1_count_their_rounds(tmp_path: Path, build: Any, macs: int, noted: int) -> None:
-    """Such a file has definitions of functions without graphs; a limit follows from constants and shapes."""
-    model = saved_by_tensorflow_1(tmp_path / "old", build, (None, 8))
+def test_loops_of_tensorflow_1_count_their_rounds(
+    tmp_path: Path, build: Any, macs: int, noted: int, *, functions: bool
+) -> None:
+    """Whether a file has definitions of functions or frames; a limit follows from constants and shapes."""
+    model = saved_by_tensorflow_1(tmp_path / "old", build, (None, 8), functions=functions)
     assert numbers(model, 5) == pytest.approx({**numbers(model, 5), "macs": macs, "coverage": 1})
     assert model.graph is not None
     graph = model.graph(Tracing(inputs=(replace(model.inputs[0], shape=(5, 8)),)))
     assert len(graph.assumptions) == noted
+
+
+def test_what_grows_in_a_loop_of_tensorflow_1_is_not_counted(tmp_path: Path) -> None:
+    """No size is known within it, and the coverage says that; of a condition both branches are counted."""
+
+    def grow(x: Any, variable: Any) -> Any:
+        weights, free = variable(8, 8), [tf.TensorShape([]), tf.TensorShape([None, 8])]
+        body = lambda count, y: (count + 1, tf.concat([y, tf.matmul(y, weights)], 0))  # noqa: E731 - short
+        return tf.compat.v1.while_loop(lambda count, _: count < 3, body, [0, x], shape_invariants=free)[1]
+
+    def choose(x: Any, variable: Any) -> Any:
+        weights = variable(8, 8)
+        return tf.compat.v1.cond(tf.reduce_sum(x) > 0, lambda: tf.matmul(x, weights), lambda: x + 1)
+
+    growing = numbers(saved_by_tensorflow_1(tmp_path / "grow", grow, (None, 8), functions=False), 5)
+    assert growing["macs"] == 0
+    assert growing["coverage"] < 1
+    model = saved_by_tensorflow_1(tmp_path / "choose", choose, (None, 8), functions=False)
+    assert model.graph is not None
+    graph = model.graph(Tracing(inputs=(replace(model.inputs[0], shape=(5, 8)),)))
+    assert graph.assumptions == ("both branches of a condition of TensorFlow 1 are counted",)
+    assert AnalysedGraph.of(graph, formulas()).totals().macs == 5 * 8 * 8
+
+
+def test_a_layer_after_a_recurrent_one_is_counted(tmp_path: Path) -> None:
+    """What comes out of a loop has the sizes that it has within."""
+    counts = numbers(load(exported(tmp_path / "net", L.LSTM(16), L.Dense(10), shape=(8, 8))), 3)
+    assert counts["macs"] == 3 * (8 * 4 * 16 * (8 + 16) + 16 * 10)
+    assert counts["coverage"] == 1
 
 
 def test_free_sizes_are_assumed_that_the_model_accepts(tmp_path: Path) -> None:

@@ -335,7 +335,7 @@ def test_a_device_that_is_not_there_fails_the_times_alone() -> None:
 
 
 def test_a_file_of_tensorflow_lite_has_the_same_metrics() -> None:
-    """Dense(3, relu) and Dense(2) with weights and biases of a half: MACs, size, time and accuracy."""
+    """Dense(3, relu) and Dense(2) with weights and biases of a half: MACs of a sample, size, time and accuracy."""
     pytest.importorskip("ai_edge_litert")
     rows = np.eye(4, dtype=np.float32)
     data = [(rows[:3], np.zeros(3, int)), (rows[3:], np.ones(1, int))]  # both outputs are equal, so 0 wins
@@ -345,7 +345,7 @@ def test_a_file_of_tensorflow_lite_has_the_same_metrics() -> None:
     profiler.register_profiler_function(ComputeEvalMetric(get_accuracy, unit_name="%"))
     status = profiler.compute_network_status(batch_size=2, device=Device.CPU)
 
-    assert (status["flops"], status["total_params"], status["model_size"]) == (2 * 18, 23, 92)
+    assert (status["flops"], status["total_params"], status["model_size"]) == (18, 23, 92)
     assert status["execution_time"] > 0
     assert status["eval_metric"] == 75
     with pytest.raises(RequestError, match="runs on the processor"), contextlib.ExitStack():

@@ -107,7 +107,9 @@ class TestStudy:
         assert study.spent == 3.5
 
     def test_it_shows_what_it_is(self) -> None:
-        """Not a page of trials."""
-        assert repr(add_trials(a_study(), [a_trial(ONE), a_trial(ONE)])) == (
-            "<Study 0123456789ab of digits: 2 trials of 1 points>"
-        )
+        """Not a page of trials; one is a trial of a point."""
+        twice = add_trials(a_study(), [a_trial(ONE), a_trial(ONE)])
+        assert repr(twice) == "<Study 0123456789ab of digits: 2 trials of 1 point>"
+        assert repr(a_study().add(a_trial(ONE))) == "<Study 0123456789ab of digits: 1 trial of 1 point>"
+        both = a_study().add(a_trial(ONE), a_trial(TWO))
+        assert repr(both) == "<Study 0123456789ab of digits: 2 trials of 2 points>"

@@ -7,14 +7,26 @@ A loop counts as many times as its constant limit says, else once; of two branch
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from modeldyno import plugins
 from modeldyno.adapters.loaders.operator_memory import OperatorMemory, scopes
+from modeldyno.adapters.loaders.tensorflow_loops import (
+    CONDITION,
+    ENTER,
+    EXIT,
+    MERGE,
+    NEXT,
+    SWITCH,
+    ancestors,
+    frames,
+    note_of,
+    rounds_of_functions,
+    set_shapes_in_frames,
+)
 from modeldyno.adapters.loaders.unrolling import Unrolling
 from modeldyno.core.spec.static_options import Mode
 from modeldyno.core.static.flops import Formula, count_op
@@ -38,12 +50,9 @@ _SAME_MEMORY = frozenset(
 _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 _LOOPS = frozenset({"While", "StatelessWhile"})
 _BRANCHES = frozenset({"If", "StatelessIf"})
-_FLOW = {
-    "Enter": "", "Exit": "", "LoopCond": "",
-    "Merge": "", "NextIteration": "a loop of TensorFlow 1 is counted once",
-    "Switch": "both branches of a condition of TensorFlow 1 are counted",
-}  # fmt: skip
-"""Control flow of TensorFlow 1, whose operators pass a value on, and what counting it assumes."""
+_TELLING = _CALLS | _LOOPS | _BRANCHES | {"TensorListStack"}
+"""Operators whose outputs have the sizes that were found when they were visited."""
+_FLOW = frozenset({ENTER, EXIT, CONDITION, MERGE, NEXT, SWITCH})
 _ATTRIBUTES = ("transpose_a", "transpose_b", "adj_x", "adj_y", "equation", "data_format")
 """Attributes that formulas read."""
 
@@ -144,19 +153,48 @@ class _Walk:
     """Identity of a variable to its storage."""
     notes: list[str] = field(default_factory=list)
     unrolling: Unrolling = field(default_factory=Unrolling)
+    repeats: int = 1
+    """How often what is visited runs, as it is in loops of TensorFlow 1."""
 
     def run(self, graph: Any, values: Sequence[Any], outputs: Sequence[Any]) -> list[Any]:
         """Visit what the outputs of a graph depend on; return their values.
 
         A value is a Tensor, a variable, or None where it is neither.
         """
-        sized, env, outputs = self._at_sizes(graph, values, outputs)
-        needed = _ancestors(outputs)
-        for op in sized.get_operations():
-            if op.name in needed and not (op.outputs and op.outputs[0].name in env):
-                self.unrolling.step()
-                self._visit(_Place(sized, graph), op, env)
-        return [env.get(tensor.name) for tensor in outputs]
+        env: dict[str, Any] = {}
+        learnt: dict[str, Any] = {}
+        while True:
+            sized, known, ends = self._at_sizes(graph, values, outputs, learnt)
+            env |= known
+            if self._visit_all(_Place(sized, graph), ends, env, learnt):
+                return [env.get(tensor.name) for tensor in ends]
+
+    def _visit_all(
+        self, place: _Place, outputs: Sequence[Any], env: dict[str, Any], learnt: dict[str, Any]
+    ) -> bool:
+        """Visit what outputs depend on; False if sizes were `learnt` from which those of others follow.
+
+        TensorFlow infers none of what loops, functions and lists of tensors return; here they were visited.
+        """
+        needed, loops, outer = ancestors(outputs), frames(place.library, place.graph), self.repeats
+        new: dict[str, Any] = {}
+        for op in place.graph.get_operations():
+            if op.name not in needed or (op.outputs and op.outputs[0].name in env):
+                continue
+            if new and op.type not in _TELLING and not all(map(_is_sized, op.outputs)):
+                learnt |= new
+                break
+            loop = loops.get(op.name)
+            self.repeats = outer if loop is None else outer * loop.rounds
+            self.notes += [loop.note] if loop is not None and loop.note else []
+            self.unrolling.step()
+            self._visit(place, op, env)
+            if op.type in _TELLING:
+                new |= {t.name: env[t.name] for t in op.outputs if _is_learnt(t, env.get(t.name))}
+        else:
+            new = {}
+        self.repeats = outer
+        return not new
 
     def new_tensor(self, tensor: Any, role: Role, scope: str = "") -> Tensor:
         """Return a tensor with memory of its own."""
@@ -172,9 +210,12 @@ class _Walk:
         return self.new_tensor(inner, Role.WEIGHT)
 
     def _at_sizes(
-        self, graph: Any, values: Sequence[Any], outputs: Sequence[Any]
+        self, graph: Any, values: Sequence[Any], outputs: Sequence[Any], learnt: Mapping[str, Any]
     ) -> tuple[Any, dict[str, Any], Sequence[Any]]:
-        """Return a graph with shapes that follow from those of the values, what is known, and its outputs."""
+        """Return a graph with shapes that follow from those of the values, what is known, and its outputs.
+
+        What was `learnt` of other tensors is given, too.
+        """
         values_by_name = {tensor.name: value for tensor, value in zip(graph.inputs, values, strict=True)}
         if all(_is_sized(tensor) for op in graph.get_operations() for tensor in op.outputs):
             return graph, values_by_name, outputs
@@ -192,14 +233,19 @@ class _Walk:
         with sized.as_default():
             for tensor in graph.inputs:
                 give(tensor, values_by_name[tensor.name])
+            for name, value in learnt.items():
+                give(graph.get_tensor_by_name(name), value)
             for op in graph.get_operations():
                 value = values_by_name.get(_handle(op.inputs[0]).name) if op.inputs else None
+                if any(tensor.name in mapped for tensor in op.outputs):
+                    continue
                 if op.type == "ReadVariableOp" and value is not None:
                     give(op.outputs[0], self._same(value, op.outputs[0]))
                 elif op.type == "TensorListGetItem" and isinstance(value, Tensor) and value.shape:
                     dtype = op.outputs[0].dtype.base_dtype.name
                     give(op.outputs[0], Tensor(value.shape[1:], dtype, value.storage))
             tf.graph_util.import_graph_def(graph.as_graph_def(), input_map=mapped, name="")
+        set_shapes_in_frames(sized)
         named = {tensor.name: sized.get_tensor_by_name(tensor.name) for tensor in outputs} | mapped
         return sized, env, [named[tensor.name] for tensor in outputs]
 
@@ -222,8 +268,8 @@ class _Walk:
         env.update({tensor.name: value for tensor, value in zip(op.outputs, results, strict=False)})
 
     def _pass_on(self, op: Any, value: Any) -> list[Any]:
-        if _FLOW[op.type] and not (op.type == "Switch" and op.inputs[1].op.type == "LoopCond"):
-            self.notes.append(_FLOW[op.type])
+        if op.type == SWITCH and op.inputs[1].op.type != CONDITION:
+            self.notes.append("both branches of a condition of TensorFlow 1 are counted")
         return [self._same(value, tensor) for tensor in op.outputs]
 
     def _same(self, value: Any, output: Any) -> Any:
@@ -247,9 +293,13 @@ class _Walk:
             return []
         scope = self.scope_of(op.name)
         outputs = [self.new_tensor(tensor, Role.ACTIVATION, scope) for tensor in op.outputs]
+        if op.type in _LISTS:
+            outputs = [replace(outputs[0], shape=_shape_of_list(op, values))]
         sized = all(map(_is_sized, op.outputs)) and all(isinstance(value, Tensor) for value in values)
         kept = tuple(value for value in outputs if value.dtype not in _HANDLES)
-        self.ops.append(Op(f"tf.{op.type}", _arguments(op, values), kept, scope, sized=sized, name=op.name))
+        recorded = Op(f"tf.{op.type}", _arguments(op, values), kept, scope, sized=sized, name=op.name)
+        self.unrolling.step(max(0, self.repeats - 1))
+        self.ops += [recorded] * self.repeats
         return outputs
 
     def _call(self, inner: Any, values: list[Any]) -> list[Any]:
@@ -258,10 +308,10 @@ class _Walk:
             return self.run(inner, values, inner.outputs)
 
     def _loop(self, place: _Place, op: Any, values: list[Any]) -> list[Any]:
-        body, (rounds, exact) = place.function(op, "body"), _rounds(place, op)
+        condition, body = place.function(op, "cond"), place.function(op, "body")
+        rounds, exact = rounds_of_functions(place.graph, op, condition, body)
         if not exact:
-            most = "once" if rounds is None else f"{rounds} times, its most"
-            self.notes.append(f"the loop {op.name} is counted {most}, as its rounds depend on data")
+            self.notes.append(note_of(op.name, rounds))
         for _ in range(1 if rounds is None else rounds):
             values = self._call(body, values)
         return values
@@ -278,6 +328,23 @@ class _Walk:
         self.ops += ops
         self.notes.append(f"of the condition {op.name} the {name} is counted")
         return results
+
+
+_LISTS = frozenset({"TensorListReserve", "TensorListSetItem"})
+
+
+def _shape_of_list(op: Any, values: Sequence[Any]) -> tuple[int, ...]:
+    """Return the number of tensors in a list and, once one is set, the shape of each; empty if unknown."""
+    import tensorflow as tf  # noqa: PLC0415 - optional, and heavy
+
+    if op.type == "TensorListReserve":
+        count = tf.get_static_value(op.inputs[1])
+        return () if count is None else (int(count),)
+    before, _, item = values[:3]
+    known = (
+        isinstance(before, Tensor) and before.shape and isinstance(item, Tensor) and _is_sized(op.inputs[2])
+    )
+    return (before.shape[0], *item.shape) if known else ()
 
 
 _HANDLES = frozenset({"resource", "variant"})
@@ -300,102 +367,18 @@ def _is_sized(tensor: Any) -> bool:
     return tensor.dtype.base_dtype.name in _HANDLES or tensor.shape.is_fully_defined()
 
 
+def _is_learnt(tensor: Any, value: Any) -> bool:
+    """Whether the value of a tensor has the shape that TensorFlow does not know."""
+    if _is_sized(tensor) or not isinstance(value, Tensor) or not value.shape:
+        return False
+    return bool(tensor.shape.is_compatible_with(value.shape))
+
+
 def _is_constant(tensor: Any) -> bool:
     """Whether its value follows from constants, as far as TensorFlow's shape arithmetic can tell."""
     import tensorflow as tf  # noqa: PLC0415 - optional, and heavy
 
     return tensor.dtype.is_integer and tf.get_static_value(tensor) is not None
-
-
-def _ancestors(outputs: Sequence[Any], ends: Callable[[Any], bool] | None = None) -> set[str]:
-    """Return the names of the operators that outputs depend on, not those behind one that `ends`."""
-    names: set[str] = set()
-    pending = [tensor.op for tensor in outputs]
-    while pending:
-        op = pending.pop()
-        if op.name not in names:
-            names.add(op.name)
-            pending += [] if ends is not None and ends(op) else [tensor.op for tensor in op.inputs]
-    return names
-
-
-def _rounds(place: _Place, op: Any) -> tuple[int | None, bool]:
-    """Return the most rounds of a loop, None if unknown, and whether it always runs so many."""
-    condition, body = place.function(op, "cond"), place.function(op, "body")
-    rounds: list[int | None] = []
-    pending = list(condition.outputs)
-    while pending:
-        each = pending.pop().op
-        if each.type in {"Identity", "LogicalAnd"}:
-            pending += each.inputs
-        else:
-            rounds.append(_rounds_of_count(place.graph, op, (condition, body), each))
-    known = [number for number in rounds if number is not None]
-    return min(known, default=None), len(known) == len(rounds)
-
-
-def _rounds_of_count(graph: Any, op: Any, parts: tuple[Any, Any], test: Any) -> int | None:
-    """Return how often a count is less than a limit that stays; None if it is no such test."""
-    condition, body = parts
-    if test.type != "Less":
-        return None
-    places = {tensor.name: number for number, tensor in enumerate(condition.inputs)}
-    count, limit = (_through(tensor) for tensor in test.inputs)
-    place = places.get(count.name)
-    if place is None:
-        return None
-    added = _through(body.outputs[place]).op
-    if added.type not in {"Add", "AddV2"}:
-        return None
-    steps = [tensor for tensor in added.inputs if _through(tensor).name != body.inputs[place].name]
-    if limit.name in places:
-        kept = places[limit.name]
-        if _through(body.outputs[kept]).name != body.inputs[kept].name:
-            return None
-        end = _constant(graph, op.inputs[kept])
-    else:
-        end = _constant(condition, limit)
-    step = _constant(body, steps[0]) if len(steps) == 1 else None
-    begin = _constant(graph, op.inputs[place])
-    if begin is None or end is None or step is None or step <= 0:
-        return None
-    return max(0, math.ceil(float(end - begin) / float(step)))
-
-
-def _through(tensor: Any) -> Any:
-    """Return what a tensor is the same as."""
-    while tensor.op.type == "Identity":
-        tensor = tensor.op.inputs[0]
-    return tensor
-
-
-def _constant(graph: Any, tensor: Any) -> Any:
-    """Return the value of a scalar that follows from constants and shapes; None if it does not."""
-    import tensorflow as tf  # noqa: PLC0415 - optional, and heavy
-
-    names = _ancestors([tensor], ends=_is_known_shape)
-    operators = [graph.get_operation_by_name(name) for name in names]
-    if any(op.type in {"Placeholder", "VarHandleOp"} for op in operators):
-        return None
-    part = tf.compat.v1.GraphDef(versions=graph.graph_def_versions)
-    part.node.extend(op.node_def for op in operators if not _is_known_shape(op))
-    with tf.Graph().as_default() as apart:
-        shapes = {
-            op.outputs[0].name: tf.constant(op.inputs[0].shape.as_list(), op.outputs[0].dtype)
-            for op in operators
-            if _is_known_shape(op)
-        }
-        if tensor.name in shapes:
-            return None  # no scalar
-        (copy,) = tf.graph_util.import_graph_def(
-            part, input_map=shapes, return_elements=[tensor.name], name=""
-        )
-        with tf.compat.v1.Session(graph=apart) as session:
-            return session.run(copy)
-
-
-def _is_known_shape(op: Any) -> bool:
-    return bool(op.type == "Shape" and op.inputs[0].shape.is_fully_defined())
 
 
 def _arguments(op: Any, values: list[Any]) -> dict[str, Any]:

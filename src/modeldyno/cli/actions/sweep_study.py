@@ -16,12 +16,10 @@ from modeldyno.cli.actions import sweep_dry_run
 from modeldyno.cli.actions.output_options import OutputTargets
 from modeldyno.cli.actions.printing import print_blocks
 from modeldyno.codec import study as codec_study
-from modeldyno.core.load import multi_model
 from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.report.blocks import note
 from modeldyno.core.stats.units import SECONDS, format_quantity
 from modeldyno.core.study import resume_guard, verification
-from modeldyno.core.study.goal import Rank
 from modeldyno.core.study.ranking import Ranking, ranking
 from modeldyno.documents.lookup import find_study
 from modeldyno.errors import RequestError
@@ -32,6 +30,7 @@ from modeldyno.sweeps.loop import run_study
 from modeldyno.sweeps.resume import check_rerank, check_resume, rerank_stored, resume_study
 from modeldyno.views import ViewOptions
 from modeldyno.views.study import blocks as study_blocks
+from modeldyno.views.study.sweep_command import goal_words
 from modeldyno.views.text import count, format_rough_duration
 
 if TYPE_CHECKING:
@@ -76,7 +75,7 @@ def rerank(config: FileConfig, options: dict[str, Any]) -> int:
     code = report_study(study, targets, options)
     best = ranking(study).best
     if config.tree and best is not None and not best.verified and not targets.silent:
-        goal = " ".join(_goal_options(study))
+        goal = shlex.join(goal_words(study))
         name = shlex.quote(options["rerank"])
         click.echo(f"To continue the search and verify it: modeldyno sweep --resume {name} {goal}")
     if unknown and not targets.silent:
@@ -168,22 +167,6 @@ def check_targets(options: dict[str, Any]) -> OutputTargets:
     if options["export_configs"] and not targets.store:
         raise RequestError("--export-configs reads the configurations from stored results; drop --no-store.")
     return targets
-
-
-def _goal_options(study: Study) -> Iterator[str]:
-    """Yield the goal of a study as command-line options."""
-    own_name = str(study.job.name) if study.job.beside else ""
-    for objective in study.goal.objectives:
-        weight = f":{objective.weight:g}" if objective.weight != 1 else ""
-        aim = f"{multi_model.with_model_named(objective.query, own_name)}{weight}"
-        yield f"--{'maximize' if objective.maximize else 'minimize'} {aim}"
-    bounds = (
-        replace(bound, query=multi_model.with_model_named(bound.query, own_name))
-        for bound in study.goal.constraints
-    )
-    yield from (f"--require '{bound}'" for bound in bounds)
-    yield from () if study.goal.rank is Rank.BEST else (f"--rank {study.goal.rank}",)
-    yield from () if study.goal.price is None else (f"--price {shlex.quote(str(study.goal.price))}",)
 
 
 def _is_open(study: Study) -> bool:

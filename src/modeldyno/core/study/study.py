@@ -213,10 +213,11 @@ class Study(StoredDocument):
     schema: int = SCHEMA
 
     def __repr__(self) -> str:
-        return (
-            f"<Study {self.id} of {self.name or self.job.model.argument}: "
-            f"{len(self.measured)} trials of {len(self.candidates)} points>"
+        trials, points = (
+            f"{len(values)} {noun}{'' if len(values) == 1 else 's'}"
+            for values, noun in ((self.measured, "trial"), (self.candidates, "point"))
         )
+        return f"<Study {self.id} of {self.name or self.job.model.argument}: {trials} of {points}>"
 
     def add(self, *trials: Trial) -> Study:
         """Return the study with more trials."""

@@ -27,6 +27,7 @@ from modeldyno.views.comparison.memory_diff import memory_blocks, memory_sentenc
 from modeldyno.views.text import (
     TEXT_LIMIT,
     count,
+    doubts_in_a_line,
     format_utc,
     short_model_names,
     shorten_message,
@@ -234,7 +235,7 @@ def _doubts(
     for result, name in zip((baseline, contrast.candidate), names, strict=True):
         codes = tuple(dict.fromkeys(doubt.code for doubt in result.doubts))
         if codes and not everything:
-            yield Notice(severity=Severity.DOUBT, text=f"{name}: {', '.join(codes)}; --all explains them")
+            yield doubts_in_a_line(codes, "--all", model=name)
         for code in codes if everything else ():
             text = f"{name}: {CODES.get(code, 'see its result')}"
             yield Notice(severity=Severity.DOUBT, code=code, text=text)

@@ -13,7 +13,7 @@ from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.report.blocks import Block, Notice, Severity, Table, clean, make_table, shorten
 from modeldyno.option_spelling import spell_for_command_line
 from modeldyno.views.result.provenance import join_facts
-from modeldyno.views.text import count, facts_table, interruption_prefix, shorten_name
+from modeldyno.views.text import count, doubts_in_a_line, facts_table, interruption_prefix, shorten_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -87,8 +87,7 @@ def _notes(report: GateReport) -> Iterator[Notice]:
         yield Notice(severity=Severity.DOUBT, code=doubt.code, text=shorten(message, _LINE))
     codes = tuple(dict.fromkeys(doubt.code for doubt in report.result.doubts))
     if codes:
-        text = f"{', '.join(codes)}; modeldyno show {report.result.id[:6]} explains them"
-        yield Notice(severity=Severity.DOUBT, code=count(len(codes), "doubt"), text=text)
+        yield doubts_in_a_line(codes, f"modeldyno show {report.result.id[:6]}")
 
 
 def _undecided_note(report: GateReport) -> tuple[str, ...]:

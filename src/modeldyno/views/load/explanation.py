@@ -23,7 +23,14 @@ from modeldyno.core.report.charts import AxisScale, Waterfall, WaterfallStep
 from modeldyno.core.stats.units import SECONDS, format_quantity
 from modeldyno.option_spelling import spell_for_command_line
 from modeldyno.views.result.waiting import waiting
-from modeldyno.views.text import count, estimate, estimate_near_zero, list_codes, share, shorten_name
+from modeldyno.views.text import (
+    count,
+    doubts_in_a_line,
+    estimate,
+    estimate_near_zero,
+    share,
+    shorten_name,
+)
 from modeldyno.views.view_options import PLAIN, ViewOptions
 
 if TYPE_CHECKING:
@@ -247,8 +254,7 @@ def _doubts(explanation: Explanation, *, verbose: bool) -> Iterator[Notice]:
                 advice=spell_for_command_line(doubt.advice),
             )
     elif all_doubts:
-        text = f"{list_codes(doubt.code for _, doubt in all_doubts)}; -v explains them"
-        yield Notice(severity=Severity.DOUBT, code=f"{len(all_doubts)} doubts", text=text)
+        yield doubts_in_a_line([doubt.code for _, doubt in all_doubts], "-v")
 
 
 _MISSING_NAMES = {ECHO: "no echo"}

@@ -31,9 +31,9 @@ from modeldyno.views.text import (
     LOG_LINES,
     NAME_LIMIT,
     amount,
+    doubts_in_a_line,
     figure,
     join_nonempty,
-    list_codes,
     shorten_message,
     shorten_text,
     unit_of_work,
@@ -242,8 +242,7 @@ def _doubts(result: Result) -> Iterator[Notice]:
     """Yield the doubts in a line: of a single one its sentence, of several their codes; the rest is by -v."""
     codes = tuple(doubt.code for doubt in result.doubts)
     if len(codes) > 1:
-        text = f"{list_codes(codes)}; -v explains them, and shows all figures"
-        yield Notice(severity=Severity.DOUBT, code=f"{len(codes)} doubts", text=shorten_message(text, _DOUBT))
+        yield doubts_in_a_line(codes, "-v", more="and shows all figures", limit=_DOUBT)
     for doubt in result.doubts if len(codes) == 1 else ():
         yield Notice(
             severity=Severity.DOUBT,

@@ -30,7 +30,7 @@ from modeldyno.views.study.tables import (
     shown_queries,
     trial_failure,
 )
-from modeldyno.views.text import count, factor, join_nonempty, list_codes, shorten_text
+from modeldyno.views.text import count, doubts_in_a_line, factor, join_nonempty, shorten_text
 from modeldyno.views.view_options import PLAIN, ViewOptions
 
 if TYPE_CHECKING:
@@ -78,11 +78,7 @@ def _doubts(study: Study, row: RankedConfiguration, options: ViewOptions) -> Ite
     telling = study.candidates[key(row.point)].quoted_trials
     codes = row.doubts[:_DOUBTS]
     if len(codes) > 1 and options.stored and not options.verbose:
-        yield Notice(
-            severity=Severity.DOUBT,
-            code=f"{len(row.doubts)} doubts",
-            text=f"{list_codes(row.doubts)}; modeldyno show {study.id[:6]} -v explains them",
-        )
+        yield doubts_in_a_line(row.doubts, f"modeldyno show {study.id[:6]} -v")
         return
     for code in codes:
         doubted = [trial for trial in telling if code in trial.doubts]

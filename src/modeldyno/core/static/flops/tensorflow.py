@@ -86,12 +86,12 @@ _OF_INPUT: dict[int, str] = {
 
 _FREE = """
     Assert BroadcastGradientArgs IsVariableInitialized NoOp Rank Shape ShapeN Size TensorListElementShape
-    TensorListLength TensorListReserve
+    TensorArraySizeV3 TensorArrayV3 TensorListLength TensorListReserve
 """
 _COPIES = """
     BatchToSpaceND BroadcastTo Cast Concat ConcatV2 DepthToSpace ExtractImagePatches MirrorPad OneHot Pack
-    Pad PadV2 ReverseV2 Roll SpaceToBatchND SpaceToDepth Split SplitV TensorListGetItem TensorListSetItem Tile
-    Transpose Unpack
+    Pad PadV2 ReverseV2 Roll SpaceToBatchND SpaceToDepth Split SplitV TensorArrayGatherV3 TensorArrayReadV3
+    TensorArrayScatterV3 TensorArrayWriteV3 TensorListGetItem TensorListSetItem Tile Transpose Unpack
 """
 _MAKERS = """
     Fill OnesLike Range RandomStandardNormal RandomUniform StatelessRandomGetKeyCounter
