@@ -107,7 +107,7 @@ from modeldyno.interfaces.loader import (
     Model,
 )
 from modeldyno.interfaces.probe import ChecksFirst, Pass, Probe, ProbeOutput, Subject
-from modeldyno.interfaces.reporter import DrawsCharts, LaysOut, Reporter, Tabulates
+from modeldyno.interfaces.reporter import ChecksTools, DrawsCharts, LaysOut, Reporter, Tabulates
 from modeldyno.interfaces.sampler import ReadsServerMetrics, Sampler, Watch, WatchStage
 from modeldyno.interfaces.session import CanCall, CanSend, HasDevice, HasDoubts, HasServerStats, Session
 from modeldyno.interfaces.store import OpensStores, Store
@@ -138,6 +138,7 @@ __all__ = [
     "CannotRunHere",
     "CarriesSequences",
     "ChecksFirst",
+    "ChecksTools",
     "ChoosesDevice",
     "Client",
     "ComesFromFiles",
