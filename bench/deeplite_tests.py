@@ -74,7 +74,6 @@ for name, listed in MODULES.items():
 
 _CLOCK = "replaces deeplite.profiler.utils.AverageAggregator, which takes the times there"
 _SAMPLER = "TFTensorSampler.to_device, which gives tensors of TensorFlow; here of torch"
-_LABELS = "one-hot labels of 10 classes beside 401,408 outputs, which are refused here"
 _COSTS = ("flops", "execution_time", "size", "memory_footprint")
 _DATA = "profiler_tests/unit/test_data_loader.py::test_"
 EXPECTED: dict[str, str] = {
@@ -93,10 +92,6 @@ EXPECTED: dict[str, str] = {
     "tf_tests/functional/test_tf_profiler.py::test_compare_profiles": (
         "equal layer tables of two models of Keras, which gives their layers other names"
     ),
-    **{
-        f"tf_tests/functional/test_tf_inference.py::test_get_{key}": _LABELS
-        for key in ("acc", "topk", "missclass")
-    },
     "tflite_tests/functional/test_tflite_profiler.py": "makes its file with TensorFlow 1",
 }
 """Tests that fail, by name, with what each of them reaches for."""

@@ -142,8 +142,10 @@ def test_the_commands_of_the_page_on_conversion_work(run: Callable[[str], None],
     run(page)
 
     assert (tmp_path / "variants" / "openvino" / "model.xml").is_file()
-    (block,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    exec(block, {})
+    names: dict[str, Any] = {}
+    for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+        exec(block, names)
+    assert names["scores"].shape == (1, 10)
 
 
 def test_the_commands_for_openvino_work(run: Callable[[str], None]) -> None:

@@ -212,6 +212,7 @@ MORE_FUNCTIONS = {
     "ranking": "the table that sweep prints, of a Study",
     "read": "the argument RESULT, as a Result",
     "read_all": "every Result of a file that holds several",
+    "open_model": "calls a model from one's own code, which a command line has not",
     "read_comparison": "the argument of report, as a Comparison",
     "read_study": "the argument of --resume, as a Study",
     "register_metric": "an entry point of modeldyno.metrics, for a script",

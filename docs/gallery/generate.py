@@ -1,6 +1,7 @@
 """Makes the sample reports of this directory: measures the digit classifier of the examples anew.
 
-make gallery, or: python docs/gallery/generate.py [REPORT ...]; `modeldyno engine install triton` once before.
+make gallery, or: python docs/gallery/generate.py [REPORT ...]; `modeldyno engine install triton` once before,
+and a Chromium for the PDFs of the sweeps.
 """
 
 from __future__ import annotations
@@ -23,13 +24,19 @@ REPORTS = {
         *("--space", "instances=1,2", "--space", "concurrency=1..16*2"),
         *("--require", "latency.p99 <= 25ms", "--max-time", "90s", "--curves", "2"),
     ),
+    "sweep-offline": (
+        *("sweep", DIGITS, "--input", IMAGES, "--mode", "offline", "--set", "protocol=grpc"),
+        *("--space", "instances=1,2", "--space", "batch_size=1,8,64", "--max-time", "90s", "--curves", "2"),
+    ),
     "compare": (
         *("compare", DIGITS, DIGITS, "--input", IMAGES, "-b", "32"),
         *("--candidate-set", "threads=1", "--max-time", "60s"),
     ),
 }
 """Name of a report to the command that measures it."""
-LARGEST = 400_000
+PRINTED = ("sweep", "sweep-offline")
+"""Reports that are printed as well, whole, and the best configuration and the default in detail."""
+LARGEST = {".md": 400_000, ".svg": 400_000, ".pdf": 900_000}
 """Most bytes of a file of the gallery."""
 
 
@@ -45,10 +52,22 @@ def main(names: list[str]) -> None:
                 [*command, *REPORTS[name], "--json", document], env=environment, check=False
             )
             assert measured.returncode in {0, 1, 5}, f"{name}: exit code {measured.returncode}"
-            for suffix in (".md",) if name == "inspect" else (".md", ".svg"):  # an inspection has no chart
-                path = HERE / f"{name}{suffix}"
-                subprocess.run([*command, "report", document, "-o", str(path)], env=environment, check=True)
-                assert path.stat().st_size < LARGEST, f"{path} is too large"
+            for path, options in files(name):
+                written = subprocess.run(
+                    [*command, "report", document, *options, "-o", str(path)], env=environment, check=False
+                )
+                assert written.returncode == 0, f"{path}: exit code {written.returncode}"
+                assert path.stat().st_size < LARGEST[path.suffix], f"{path} is too large"
+
+
+def files(name: str) -> list[tuple[Path, tuple[str, ...]]]:
+    """Return the files of a report, each with the options that write it."""
+    suffixes = (".md",) if name == "inspect" else (".md", ".svg")  # an inspection has no chart
+    listed: list[tuple[Path, tuple[str, ...]]] = [(HERE / f"{name}{suffix}", ()) for suffix in suffixes]
+    if name in PRINTED:
+        listed.append((HERE / f"{name}.pdf", ()))
+        listed.append((HERE / f"{name}-in-detail.pdf", ("--configuration", "1,default")))
+    return listed
 
 
 if __name__ == "__main__":

@@ -65,6 +65,8 @@ if TYPE_CHECKING:  # for type checkers, which do not know what `__getattr__` giv
     from modeldyno.api.load import rerank_load as rerank_load
     from modeldyno.api.metrics import register_metric as register_metric
     from modeldyno.api.model_profiler import ModelProfiler as ModelProfiler
+    from modeldyno.api.open_model import OpenModel as OpenModel
+    from modeldyno.api.open_model import open_model as open_model
     from modeldyno.api.profile import BoundBroken as BoundBroken
     from modeldyno.api.profile import inspect as inspect
     from modeldyno.api.profile import profile as profile
@@ -161,6 +163,7 @@ _NAMES = {
     "api.load": "find_load load load_curve rerank_load",
     "api.metrics": "register_metric",
     "api.model_profiler": "ModelProfiler",
+    "api.open_model": "OpenModel open_model",
     "api.profile": "BoundBroken inspect profile read_all save store",
     "api.registry": """
         answer attach_result detach_result get_model list_models measure_model move_alias push register

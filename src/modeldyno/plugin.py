@@ -109,7 +109,7 @@ from modeldyno.interfaces.loader import (
     SourceKind,
 )
 from modeldyno.interfaces.probe import ChecksFirst, Pass, Probe, ProbeOutput, Subject
-from modeldyno.interfaces.reporter import DrawsCharts, LaysOut, Reporter, Tabulates
+from modeldyno.interfaces.reporter import ChecksTools, DrawsCharts, LaysOut, Reporter, Tabulates
 from modeldyno.interfaces.sampler import ReadsServerMetrics, Sampler, Watch
 from modeldyno.interfaces.session import CanCall, CanSend, HasDevice, HasDoubts, HasServerStats, Session
 from modeldyno.interfaces.store import OpensStores, Store
@@ -140,6 +140,7 @@ __all__ = [
     "CannotRunHere",
     "CarriesSequences",
     "ChecksFirst",
+    "ChecksTools",
     "ChoosesDevice",
     "Client",
     "ComesFromFiles",

@@ -3,6 +3,7 @@ from __future__ import annotations
 import sys
 import time
 from dataclasses import replace
+from threading import Thread
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from modeldyno import Profiled, Schedule, views
 from modeldyno.core.report.blocks import Table
 from modeldyno.core.result.trace_data import EventKind
 from modeldyno.core.trace.dataflow import DataFlow, FlowStep
-from modeldyno.core.trace.op_events import Occurrence
+from modeldyno.core.trace.op_events import WITHIN, Occurrence
 from modeldyno.errors import RequestError
 from modeldyno.regions import operators
 from modeldyno.regions.operators import OperatorRecorder
@@ -326,6 +327,26 @@ class TestTorch:
             ("growing-array", "work.py"), ("unused-gradient", "work.py"),
         ]  # fmt: skip
         assert result["calls@work.py"] == 1
+
+    def test_a_region_of_a_script_that_is_followed_counts_once(self, mark: Profiled, torch: Any) -> None:
+        """Its operators and lines are the script's; a region of another thread has its own."""
+        end = mark.follow_script("work.py")
+
+        @mark("step", ops=True)
+        def step() -> None:
+            torch.ones(4) @ torch.ones(4)
+
+        step()
+        thread = Thread(target=mark("beside", ops=True)(lambda: torch.zeros(4).sum()))
+        thread.start()
+        thread.join()
+        end()
+        result = mark.result()
+        assert result.activity is not None
+        executed = result.activity.executed
+        assert {row.scope.partition(WITHIN)[0] for row in executed} == {"work.py", "beside"}
+        assert sum(row.calls for row in executed if row.name == "matmul") == 1
+        assert (result["calls@step"], result["calls@beside"]) == (1, 1)
 
     def test_a_gradient_that_comes_back_is_none_that_nobody_uses(self, mark: Profiled, torch: Any) -> None:
         """Also after the region has ended, as of a loss that it returns."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import modeldyno
 from modeldyno.adapters.backends.served.triton_ensembles import configurations
+from modeldyno.documents.yaml_file import FileConfig
+from modeldyno.environment import machine
 from modeldyno.servers.triton_repository_reader import read_repository
 from modeldyno.servers.triton_written_knobs import written_knob
+from modeldyno.sweeps.build import build_study
 from modeldyno.sweeps.point_to_job import job_at_point
 
 if TYPE_CHECKING:
@@ -118,3 +121,26 @@ def test_batching_that_a_file_turns_on_is_off_where_a_point_says_so(repository: 
 
     assert on["dynamic_batching"]["max_queue_delay_microseconds"] == 500
     assert "dynamic_batching" not in off
+
+
+def test_of_an_ensemble_the_knobs_of_its_models_are_varied(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also of one in another one; an ensemble has none itself, so its own usual axes ended in an error."""
+    monkeypatch.setattr(machine, "allowed_cores", lambda: (0, 1))
+    outer = repository / "outer"
+    (outer / "1").mkdir(parents=True)
+    text = ENSEMBLE.replace('"text"', '"ocr" ').replace('name: "ocr" platform', 'name: "outer" platform')
+    (outer / "config.pbtxt").write_text(text + TENSORS)
+    for model in ("ocr", "outer"):
+        tree: dict[str, Any] = {"model": f"{repository}#{model}", "backend": "triton"}
+        study, chosen = build_study(FileConfig(tree=tree))
+        assert [(axis.name, axis.values) for axis in chosen if axis.name.startswith("composing")] == [
+            ("composing.text.instances", ("1", "2")),
+            ("composing.text.dynamic_batching", ("false", "true")),
+        ]
+        assert study.default["composing.text.instances"] == "2"
+    tree["set"] = {"composing.text.instances": "1"}
+    assert [axis.name for axis in build_study(FileConfig(tree=tree))[1]][:1] == [
+        "composing.text.dynamic_batching"
+    ]

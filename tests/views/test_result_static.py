@@ -617,6 +617,27 @@ class TestEstimates:
         texts_shown = notes(views.blocks(an_inspection(measurements=measurements)))
         assert sum("TF32" in text for text in texts_shown) == count
 
+    @pytest.mark.parametrize(
+        ("peak", "weights", "says"),
+        [
+            (80e9, 70e9, ""),
+            (100e9, 70e9, "do not fit into the 74.5 GiB of a100: take a smaller batch"),
+            (170e9, 160e9, "weights in fewer bits, or sharding over 3 of them"),
+        ],
+    )
+    def test_what_does_not_fit_a_device_is_told_with_what_helps(
+        self, peak: float, weights: float, says: str
+    ) -> None:
+        """Its memory is in the table of devices; 119 GiB of weights had a bound in milliseconds alone."""
+        measurements = (
+            Measurement(metric="roofline_latency", value=1e-3, scope="a100"),
+            Measurement(metric="memory_peak", value=peak),
+            Measurement(metric="weight_bytes", value=weights),
+        )
+        texts_shown = notes(views.blocks(an_inspection(measurements=measurements)))
+        assert sum("do not fit" in text for text in texts_shown) == bool(says)
+        assert any(says in text for text in texts_shown)
+
 
 class TestFooter:
     def test_it_says_that_nothing_was_run(self) -> None:

@@ -26,6 +26,17 @@ def test_a_server_is_a_line_with_what_is_typed_next() -> None:
     assert row == ["digits", "digits.onnx", "triton", "http://127.0.0.1:8000#digits", "2026-01-02", "03:04"]
 
 
+def test_a_server_of_a_registered_model_has_its_name_and_number() -> None:
+    """Of ``digits/1`` the list said ``1``."""
+    for model, shown in (
+        ("digits/1", "digits/1"),
+        ("digits/1 onnx", "digits/1 onnx"),
+        ("onnx:models/digits.onnx", "digits.onnx"),
+    ):
+        blocks = tuple(view.blocks((replace(SERVER, model=model),)))
+        assert f"  {shown}  triton" in plugins.terminal().text(blocks)
+
+
 def test_what_is_unknown_is_a_dash() -> None:
     """Of each server what it uses, with units; never a zero for what cannot be read."""
     servers = (SERVER, replace(SERVER, name="other"))

@@ -38,6 +38,18 @@ class LaysOut(Protocol):
 
 
 @runtime_checkable
+class ChecksTools(Protocol):
+    """A Reporter that writes with a program or a package that may not be there."""
+
+    def check_tools(self) -> None:
+        """Check that it can write here, before anything is measured.
+
+        Raises:
+            MissingExtra: something is missing.
+        """
+
+
+@runtime_checkable
 class Tabulates(Protocol):
     """A Reporter that can also write a table of numbers, such as the trials of a study."""
 

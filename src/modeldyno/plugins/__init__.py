@@ -330,6 +330,20 @@ def reporter_for(path: Path) -> Reporter:
     raise RequestError(f"No reporter writes '{path.name}'; use one of {', '.join(sorted(others))}.")
 
 
+def check_reporter(path: Path) -> None:
+    """Check before measuring that files with the suffix of `path` can be written here.
+
+    Raises:
+        RequestError: no reporter writes them.
+        MissingExtra: what it writes them with is not installed.
+    """
+    from modeldyno.interfaces.reporter import ChecksTools  # noqa: PLC0415 - only where a file is asked for
+
+    reporter: object = reporter_for(path)
+    if isinstance(reporter, ChecksTools):
+        reporter.check_tools()
+
+
 def formulas() -> dict[str, Formula]:
     """Collect the FLOPs formulas of plugins: each entry point of ``modeldyno.formulas`` is a mapping."""
     return {kind: formula for _, table in usable("formula") for kind, formula in table.items()}

@@ -10,7 +10,7 @@ import inspect
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from threading import Lock
+from threading import Lock, get_ident
 from typing import TYPE_CHECKING
 
 from modeldyno.core.trace.dataflow import DataFlow
@@ -105,12 +105,12 @@ class OperatorRecorder:
         self.regions: dict[str, RegionOperators] = {}
         self._lock = Lock()
         self._busy = False
-        self._script = False
-        """Whether a whole script is followed, so that no region in it is."""
+        self._script: int | None = None
+        """The thread in which a whole script is followed, so that its regions are a part of that."""
 
     def begin(self, name: str, schedule: Schedule) -> Callable[[], None] | None:
         """Begin to record a call if it is its turn; return what ends it."""
-        if "torch" not in sys.modules:
+        if "torch" not in sys.modules or self._script == get_ident():
             return None
         with self._lock:
             region = self.regions.setdefault(name, RegionOperators())
@@ -119,7 +119,8 @@ class OperatorRecorder:
             if not inner and (not schedule.records(call) or region.events >= MOST_EVENTS):
                 return None
             self._busy = True
-            follows = not (inner or self._script or region.kept or region.flow) and schedule.keeps(call)
+            followed = self._script is not None or region.kept or region.flow
+            follows = not (inner or followed) and schedule.keeps(call)
         end = _start(name)
         end_flow = _follow() if follows and not _may_be_suspended(sys._getframe(1)) else None  # noqa: SLF001 - the caller
         sampler = None if inner or not schedule.keeps(call) else LineSampler()
@@ -141,7 +142,7 @@ class OperatorRecorder:
 
     def begin_script(self, name: str) -> Callable[[], None]:
         """Begin to follow a whole script: its first MOST_STEPS steps, and all of its time by line."""
-        self._script = True
+        self._script = get_ident()
         region = self.regions[name] = RegionOperators(calls=1, whole=True)
         end_flow, sampler = _follow(partly=True), LineSampler()  # in this order: to follow imports torch
 
@@ -149,6 +150,7 @@ class OperatorRecorder:
             sampler.stop()
             region.flow = _in_region(name, None if end_flow is None else end_flow())
             region.add(lambda: (), sampler)
+            self._script = None
 
         return stop
 

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from modeldyno.core.spec.knob import Knob
     from modeldyno.core.spec.model_ref import ModelRef
     from modeldyno.documents.yaml_file import FileConfig, Tree
+    from modeldyno.servers.triton_repository_reader import TritonRepository
 
 PLAN = Plan(max_time=10.0, may_extend=True)
 """Plan of verification trials; search trials are shorter, see `core.study.trial_effort`."""
@@ -311,11 +312,18 @@ def _read_neighbours(config: FileConfig) -> Iterator[CoHostedModelSpec]:
 
 def _written_knobs(model: ModelRef) -> Callable[[str], KnobValue | None]:
     """Return what the configuration of a model in a repository says of a knob; None where it has none."""
-    if model.scheme != "repository":
+    repository = _repository_of(model)
+    if repository is None:
         return lambda _name: None
-    directory, _, name = model.locator.partition("#")
-    repository = triton_repository_reader.read_repository(Path(directory).expanduser().absolute(), name)
     return partial(triton_written_knobs.written_knob, repository)
+
+
+def _repository_of(model: ModelRef) -> TritonRepository | None:
+    """Return the repository that a model is in, if it is in one."""
+    if model.scheme != "repository":
+        return None
+    directory, _, name = model.locator.partition("#")
+    return triton_repository_reader.read_repository(Path(directory).expanduser().absolute(), name)
 
 
 def _neighbour_settings(beside: Iterable[CoHostedModelSpec], knobs: tuple[Knob, ...]) -> dict[str, KnobValue]:
@@ -334,10 +342,41 @@ def _suggested_axes(
     """Return the axes that the backend suggests, for every model."""
     cores, names = len(machine.allowed_cores()), [neighbour.name for neighbour in beside]
     own, *others = multi_model.split_config(settings, names)
-    suggested = axes.suggested_axes(backend, own, cores, _read_inputs(config))
+    parts = _composing_models(str(config.tree["model"]))
+    if parts:
+        suggested = _axes_of_parts(backend, own, cores, parts)
+    else:
+        suggested = axes.suggested_axes(backend, own, cores, _read_inputs(config))
     for neighbour, neighbour_settings in zip(beside, others, strict=True):
         suggested += axes.suggested_axes(backend, neighbour_settings, cores, neighbour.inputs, neighbour.name)
     return suggested
+
+
+_OF_PARTS = ("instances", "dynamic_batching")
+"""Knobs of each model of an ensemble that are varied by default; with all it would be thousands of points."""
+
+
+def _axes_of_parts(
+    backend: str, settings: Mapping[str, KnobValue], cores: int, parts: Sequence[str]
+) -> tuple[Axis, ...]:
+    """Return the usual axes of the models that an ensemble consists of, as it has no such knobs itself."""
+    suggested = (each for each in axes.suggested_axes(backend, {}, cores, ()) if each.name in _OF_PARTS)
+    usual = {axis.name: axis for axis in suggested}
+    of_parts = (
+        replace(axis, name=f"composing.{part}.{name}", values=tuple(str(v).lower() for v in axis.values))
+        for part in parts
+        for name, axis in usual.items()
+    )
+    return tuple(axis for axis in of_parts if axis.name not in settings)
+
+
+def _composing_models(model: str) -> tuple[str, ...]:
+    """Return the models that run in an ensemble of a repository, also within another one; else none."""
+    repository = _repository_of(resolve_model.resolve_reference(model))
+    if repository is None or not triton_repository_reader.is_ensemble(repository.config):
+        return ()
+    configs = repository.configs.items()
+    return tuple(name for name, each in configs if not triton_repository_reader.is_ensemble(each))
 
 
 def _read_inputs(config: FileConfig) -> tuple[str, ...]:

@@ -53,11 +53,19 @@ def _list(
 ) -> Iterator[Table]:
     """Tabulate what runs: its name, what it serves, by what, where, and since when."""
     rows = [
-        (name, served.rpartition("/")[2], by, url, since.replace("T", " ")[:16])
+        (name, _without_folder(served), by, url, since.replace("T", " ")[:16])
         for name, served, by, url, since in listed
     ]
     if rows:
         yield make_table(title, ("name", *titles, "url", "since (UTC)"), rows)
+
+
+def _without_folder(served: str) -> str:
+    """Leave out the folder of a file or an image; a registered version keeps its name, ``digits/1``."""
+    folder, _, last = served.rpartition("/")
+    if last.partition(" ")[0].isdigit():
+        return f"{folder.rpartition('/')[2]}/{last}".removeprefix("/")
+    return last
 
 
 def _figures(use: ServerUsage) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from modeldyno import plugins
 from modeldyno.adapters.reporters import pdf
 from modeldyno.errors import MissingExtra, RunFailed
 from modeldyno.testing.reporters import full_result
@@ -38,6 +39,13 @@ def test_without_a_browser_it_says_what_to_install(nowhere: Path) -> None:
     del nowhere
     with pytest.raises(MissingExtra, match=r"not found; install it .* or write \.html and print that"):
         pdf.render(full_result())
+
+
+def test_what_nothing_here_can_print_is_refused_beforehand(nowhere: Path) -> None:
+    """Before a model is measured; a file of another kind is written as before."""
+    with pytest.raises(MissingExtra, match="needs Chromium"):
+        plugins.check_reporter(nowhere / "report.pdf")
+    plugins.check_reporter(nowhere / "report.html")
 
 
 def test_the_named_browser_prints(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -140,6 +140,36 @@ def test_labels_may_be_rows_of_scores() -> None:
         get_accuracy(torch.nn.Identity(), [(INPUTS, torch.ones(3, 3))])
 
 
+def test_one_hot_rows_may_be_of_fewer_classes_than_outputs() -> None:
+    """With a warning; rows of so many scores do not fit, and neither do rows of more classes."""
+    outputs = torch.eye(3)
+    rows = torch.tensor([[1, 0], [0, 1], [0, 1]])
+    with pytest.warns(UserWarning, match="Labels are of 2 classes, outputs of 3"):
+        assert get_accuracy(torch.nn.Identity(), [(outputs, rows)]) == pytest.approx(200 / 3)
+    for others in (rows * 0.5, torch.nn.functional.one_hot(torch.arange(3), 4)):
+        with pytest.raises(ValueError, match="do not fit outputs"):
+            get_accuracy(torch.nn.Identity(), [(outputs, others)])
+
+
+def test_a_model_that_takes_the_dict_itself_gets_it() -> None:
+    """Its only parameter is no key of the batch; one that is a key, or takes any, is called by name."""
+
+    class Whole(torch.nn.Module):  # type: ignore[misc,name-defined]
+        def forward(self, batch: dict[str, Any]) -> Any:
+            return batch["scores"]
+
+    class Named(torch.nn.Module):  # type: ignore[misc,name-defined]
+        def forward(self, scores: Any) -> Any:
+            return scores
+
+    class Anything(torch.nn.Module):  # type: ignore[misc,name-defined]
+        def forward(self, **batch: Any) -> Any:
+            return batch["scores"]
+
+    for model in (Whole(), Named(), Anything()):
+        assert get_accuracy(model, [({"scores": INPUTS}, LABELS)]) == pytest.approx(200 / 3)
+
+
 def test_a_function_gets_only_arguments_that_it_has() -> None:
     """One of the model and the data alone serves, as does one that takes anything, or a class with a call."""
 

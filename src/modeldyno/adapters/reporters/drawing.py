@@ -105,10 +105,19 @@ def _draw_text(text: str, form: str) -> bytes:
         return _written(figure, form, "No chart", text)
 
 
+def check_tools() -> None:
+    """Look for Matplotlib.
+
+    Raises:
+        MissingExtra: it is not installed.
+    """
+    plugins.require(("matplotlib",), "picture of a chart")
+
+
 @contextmanager
 def _drawing(height: float) -> Iterator[Figure]:
     """Yield a figure of this height; nothing of Matplotlib's state is left changed."""
-    plugins.require(("matplotlib",), "picture of a chart")
+    check_tools()
     from matplotlib import rc_context  # noqa: PLC0415 - slow to import
     from matplotlib.figure import Figure  # noqa: PLC0415
 

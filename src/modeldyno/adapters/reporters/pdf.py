@@ -97,6 +97,15 @@ def find_browser() -> str:
     return program
 
 
+def check_tools() -> None:
+    """Find a browser.
+
+    Raises:
+        MissingExtra: there is none.
+    """
+    find_browser()
+
+
 def _browser_candidates() -> Iterator[str]:
     if named := os.environ.get(BROWSER):
         yield named

@@ -20,6 +20,15 @@ if TYPE_CHECKING:
 suffix = ".png"
 
 
+def check_tools() -> None:
+    """Look for Matplotlib.
+
+    Raises:
+        MissingExtra: it is not installed.
+    """
+    drawing.check_tools()
+
+
 def render(document: Result, *, judgements: Sequence[Judgement] = ()) -> bytes:
     """Draw the first chart of a Result; its first sentence if it has none."""
     kind = kind_of(document)

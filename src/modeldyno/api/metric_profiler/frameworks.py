@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,7 +66,19 @@ def without_gradients() -> AbstractContextManager[Any]:
 
 
 def _plain_call(model: Any, inputs: Any) -> Any:
-    return model(**inputs) if isinstance(inputs, Mapping) else model(*inputs)
+    if not isinstance(inputs, Mapping):
+        return model(*inputs)
+    return model(inputs) if _takes_whole(model, inputs) else model(**inputs)
+
+
+def _takes_whole(model: Any, inputs: Mapping[Any, Any]) -> bool:
+    """Whether a mapping is the one argument of a model: its only parameter, which is no name in it."""
+    try:
+        parameters = signature(getattr(model, "forward", model)).parameters.values()
+    except (TypeError, ValueError):  # a function of C that tells none
+        return False
+    places = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+    return [p.kind in places and p.name not in inputs for p in parameters] == [True]
 
 
 def _class_name(model: Any, package: str, name: str) -> bool:
@@ -78,21 +92,29 @@ def class_numbers(labels: Any, outputs: Any) -> Any:
     """Return labels as numbers of classes, (samples,).
 
     Labels may also be a column of them, one-hot rows, or rows of a score for each class, such as the
-    probabilities of a teacher, of which the largest is the label.
+    probabilities of a teacher, of which the largest is the label. One-hot rows of fewer classes than the
+    outputs have are taken with a warning, as numbers of so few classes would be without one.
 
     Raises:
         InvalidStatus: they have another shape, rows of 0 and 1 are not one-hot, or outputs are not
             (samples, classes).
     """
+    are_rows = labels.ndim == outputs.ndim == 2 and len(labels) == len(outputs)  # noqa: PLR2004 - samples, classes
     if labels.shape[1:] == (1,):
         labels = labels[:, 0]
-    elif labels.shape == outputs.shape and labels.ndim == 2:  # noqa: PLR2004 - samples, classes
-        if ((labels == 0) | (labels == 1)).all() and (labels.sum(axis=-1) != 1).any():
+    elif are_rows and labels.shape[1] <= outputs.shape[1]:
+        fewer, are_flags = labels.shape[1] < outputs.shape[1], ((labels == 0) | (labels == 1)).all()
+        one_hot = are_flags and (labels.sum(axis=-1) == 1).all()
+        if are_flags and not (one_hot or fewer):
             raise InvalidStatus(
                 f"Labels of shape {tuple(labels.shape)} must be one-hot, a single 1 in each row, or the "
                 "numbers of the classes, (samples,)."
             )
-        return labels.argmax(axis=-1)
+        if one_hot and fewer:
+            text = f"Labels are of {labels.shape[1]} classes, outputs of {outputs.shape[1]}."
+            warnings.warn(text, stacklevel=3)
+        if one_hot or not fewer:
+            return labels.argmax(axis=-1)
     if outputs.ndim != 2 or labels.shape != (len(outputs),):  # noqa: PLR2004 - samples, classes
         raise InvalidStatus(
             f"Labels of shape {tuple(labels.shape)} do not fit outputs of shape {tuple(outputs.shape)}; "

@@ -63,10 +63,9 @@ class OutputTargets:
         for path in filter(None, (targets.json, *targets.reports)):
             if path != "-":
                 codec.check_directory(Path(path))
-        if of_results:
-            for report in targets.reports:
-                plugins.reporter_for(Path(report))
-        else:
+        for report in targets.reports:
+            plugins.check_reporter(Path(report))
+        if not of_results:
             targets.check_formats()
         if targets.store:
             from modeldyno.documents.catalog import store_results  # noqa: PLC0415 - as above

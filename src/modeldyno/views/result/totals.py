@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import inf
+from math import ceil, inf
 from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.measurement import Measurement
@@ -238,8 +238,23 @@ def device_bounds(result: Result) -> Iterator[Block]:
             ("device", "one call>", "op by op>", "one token>?", "bound by", "peaks"),
             (_device(result, name) for name in names),
         )
+    yield from map(note, filter(None, (_what_does_not_fit(result, name) for name in names)))
     if any(_is_tf32(result, name) for name in names):
         yield note("float32 has the peak of TF32 here, in which cuDNN's convolutions run by default")
+
+
+def _what_does_not_fit(result: Result, name: str) -> str:
+    """Say what the memory of a device is short of, and what helps; empty if it suffices or is not known."""
+    memory = DEVICES[name].memory if name in DEVICES else 0
+    peak, weights = result.number("memory_peak") or 0.0, result.number("weight_bytes") or 0.0
+    if not memory or peak <= memory:
+        return ""
+    takes, has = format_quantity(peak, BYTES, 3), format_quantity(float(memory), BYTES, 3)
+    if weights < memory:
+        advice = "take a smaller batch, or fewer bits for a number"
+    else:
+        advice = f"weights in fewer bits, or sharding over {ceil(peak / memory)} of them"
+    return f"the {takes} that it needs at the peak do not fit into the {has} of {name}: {advice}"
 
 
 def _is_tf32(result: Result, name: str) -> bool:
