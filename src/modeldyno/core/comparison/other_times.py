@@ -1,8 +1,8 @@
 """What a difference shows if its two sides were measured at different times.
 
 A machine is not as fast at one time as at another, and other processes may have slowed one side down and not
-the other. So a side is better or worse only beyond what these can do, and two are the same only if neither
-may have hidden a change. Counts and answers do not depend on the machine.
+the other. So a side is better or worse only beyond what these can do, two are the same only if neither may
+have hidden a change, and both only if what single processes of the two do shows it as well. Counts and answers do not depend on the machine.
 """
 
 from __future__ import annotations
@@ -66,11 +66,13 @@ class OtherTimes:
     def _judge_one(self, change: Change, apart: Change) -> Change:
         if change.outcome is ChangeVerdict.UNDECIDED or not _depends_on_machine(change):
             return change
-        if change.outcome is not ChangeVerdict.SAME:
-            return change if self.is_evident(change) else self._leave_open(change, self._explain(change))
-        if max(self._slowdowns(change)) > 1 + MOMENTS:
-            return self._leave_open(change, "other processes slowed one side down, which may hide a change")
-        if apart.outcome is ChangeVerdict.SAME:
+        if change.outcome is ChangeVerdict.SAME:
+            if max(self._slowdowns(change)) > 1 + MOMENTS:
+                why = "other processes slowed one side down, which may hide a change"
+                return self._leave_open(change, why)
+        elif not self.is_evident(change):
+            return self._leave_open(change, self._explain(change))
+        if apart.outcome is change.outcome:
             return change
         why = f"the machine may have changed in between; {change.why}"
         return replace(apart, outcome=ChangeVerdict.UNDECIDED, why=why)
