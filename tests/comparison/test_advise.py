@@ -13,7 +13,6 @@ from tests.support.fake_clock import replace_monotonic
 
 from modeldyno.comparison.advise import AdviseOptions, advise
 from modeldyno.core.comparison.comparison import ChangeVerdict
-from modeldyno.core.load.replicas_and_cost import Price
 from modeldyno.core.metrics.measurement import (
     Distribution,
     Interval,
@@ -22,6 +21,7 @@ from modeldyno.core.metrics.measurement import (
     pack,
 )
 from modeldyno.core.metrics.metric import Query
+from modeldyno.core.result.cost import Price
 from modeldyno.core.result.result import Environment, Event, Failure, FailureKind, Progressed, Result
 from modeldyno.core.result.static_data import Operator, StaticReport
 from modeldyno.core.spec.input_spec import InputSpec

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from modeldyno import plugins
-from modeldyno.core.load.replicas_and_cost import Price
 from modeldyno.core.metrics.measurement_plan import Plan
+from modeldyno.core.result.cost import Price
 from modeldyno.core.spec.probe_options import Observation
 from modeldyno.core.spec.static_options import Inspection, Mode
 from modeldyno.errors import MissingExtra, RequestError, UnknownName

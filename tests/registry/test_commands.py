@@ -156,7 +156,7 @@ def test_each_version_is_listed_with_its_best_figures(net: Callable[..., Said], 
     assert (speed["state"], speed["p50"], speed["rate"]) == ("stale", None, None)
 
 
-def test_an_answer_names_variant_replicas_and_cost(net: Callable[..., Said]) -> None:
+def test_an_answer_names_variant_replicas(net: Callable[..., Said]) -> None:
     result = net("registry", "answer", "net", "--require", "latency.p50 <= 20ms", "--demand", "1/s")
 
     text = " ".join(result.out.split())

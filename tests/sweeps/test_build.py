@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 
 from modeldyno import plugins
-from modeldyno.core.load.replicas_and_cost import Price
+from modeldyno.core.result.cost import Price
 from modeldyno.core.spec.load_spec import Arrivals, Load
 from modeldyno.core.study.goal import Rank
 from modeldyno.documents.yaml_file import FileConfig, parse_yaml_text

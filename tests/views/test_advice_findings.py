@@ -9,11 +9,11 @@ from modeldyno.core.advice.advice import Advice, CandidateSettings, TriedSetting
 from modeldyno.core.advice.bottleneck import Bottleneck, Limit
 from modeldyno.core.advice.finding import Finding, Saving
 from modeldyno.core.comparison.comparison import Change, ChangeVerdict
-from modeldyno.core.load.replicas_and_cost import Price
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Interval, observed_number
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.report.blocks import Notice, Severity, Table
+from modeldyno.core.result.cost import Price
 from modeldyno.core.result.output_agreement import OutputAgreement
 from modeldyno.core.result.static_data import Operator, StaticReport
 from modeldyno.core.spec.input_spec import InputSpec

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
-from modeldyno.core.load.replicas_and_cost import Cost, Price, ReplicaPlan
+from modeldyno.core.load.replicas import ReplicaPlan
 from modeldyno.core.metrics.constraints import Answer, Constraint
 from modeldyno.core.metrics.measurement import Interval
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.report.blocks import Notice, Severity, Table
+from modeldyno.core.result.cost import Cost, Price
 from modeldyno.views.load.replicas import costs, money, provision
 
 PRICE = Price(per_hour=1.2, currency="EUR")

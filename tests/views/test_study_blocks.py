@@ -12,11 +12,11 @@ from tests.support.sample_trials import a_trial, add_trials, an_answer
 
 from modeldyno.adapters.reporters import terminal
 from modeldyno.cli.actions.sweep_study import exit_code
-from modeldyno.core.load.replicas_and_cost import Price
 from modeldyno.core.metrics.constraints import Constraint
 from modeldyno.core.metrics.measurement import Interval
 from modeldyno.core.report.blocks import Notice, Severity, Table
 from modeldyno.core.report.charts import Parallel, Plot
+from modeldyno.core.result.cost import Price
 from modeldyno.core.result.result import FailureKind
 from modeldyno.core.study.goal import Goal, Objective, Rank
 from modeldyno.core.study.ranking import ranking

@@ -14,9 +14,9 @@ from modeldyno.comparison import advise as comparison_advise
 from modeldyno.comparison import history
 from modeldyno.core.comparison.comparison import SMALLEST_EFFECT
 from modeldyno.core.comparison.trend import LONGEST
-from modeldyno.core.load.replicas_and_cost import Price
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.metrics.metric import Query
+from modeldyno.core.result.cost import Price
 from modeldyno.core.spec.probe_options import Observation
 from modeldyno.core.stats.units import read_time
 from modeldyno.profiling.request import Request

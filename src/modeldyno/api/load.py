@@ -12,7 +12,7 @@ from modeldyno.api.error_wording import reference_of, reword_errors
 from modeldyno.api.profile import as_tuple, result_or_raise, split_plan, store_conclusion_if, store_if
 from modeldyno.core.load.capacity import Capacity
 from modeldyno.core.load.load_curve import LoadCurve, ends_at_plateau, parse_ladder
-from modeldyno.core.load.replicas_and_cost import Price
+from modeldyno.core.result.cost import Price
 from modeldyno.core.spec.load_spec import Arrivals, Load, parse_rate, parse_sequence
 from modeldyno.core.spec.probe_options import Observation
 from modeldyno.core.stats.units import read_time

@@ -13,9 +13,9 @@ from modeldyno.api.arrays import with_batches
 from modeldyno.api.error_wording import reword_errors
 from modeldyno.api.live_evaluation import LiveEvaluation
 from modeldyno.api.live_functions import check_functions, with_functions
-from modeldyno.core.load.replicas_and_cost import Price
 from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.metrics.measurement_plan import Plan
+from modeldyno.core.result.cost import Price
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.probe_options import Observation, parse_token_counts
 from modeldyno.core.stats.units import read_time

@@ -33,10 +33,10 @@ from modeldyno.core.advice.bottleneck import bottleneck
 from modeldyno.core.advice.finding import Case
 from modeldyno.core.advice.rules import findings
 from modeldyno.core.comparison.build import with_second_pass
+from modeldyno.core.result.cost import check_price
 from modeldyno.core.result.result import FailureKind
 from modeldyno.core.spec.knob import BATCH_SIZE
 from modeldyno.core.spec.static_options import HERE, Mode
-from modeldyno.core.study.goal import check_price
 from modeldyno.core.study.search_space import parse_axis
 from modeldyno.environment import machine
 from modeldyno.errors import OutOfTime, RequestError, RunFailed

@@ -14,8 +14,8 @@ from modeldyno.core.advice.advice import CandidateSettings, TriedSetting, with_o
 from modeldyno.core.comparison.build import CompareOptions, compare_results
 from modeldyno.core.comparison.change_test import judge_changes
 from modeldyno.core.comparison.schedule import RoundSchedule
-from modeldyno.core.load.replicas_and_cost import Price, with_cost
 from modeldyno.core.metrics.metric import Query
+from modeldyno.core.result.cost import Price, with_cost
 from modeldyno.core.spec.job import Job
 from modeldyno.data import outputs
 from modeldyno.errors import ModelDynoError, OutOfTime

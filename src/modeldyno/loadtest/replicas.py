@@ -8,12 +8,9 @@ from typing import TYPE_CHECKING, Any, Self
 from modeldyno.core.load.capacity import Capacity
 from modeldyno.core.load.capacity_steps import RATE
 from modeldyno.core.load.load_curve import LoadCurve, LoadPoint
-from modeldyno.core.load.replicas_and_cost import (
-    Cost,
-    Price,
+from modeldyno.core.load.replicas import (
     ReplicaPlan,
     bounds_of,
-    costs,
     largest_holding_load,
     parse_demand,
     plan_replicas,
@@ -21,6 +18,7 @@ from modeldyno.core.load.replicas_and_cost import (
 )
 from modeldyno.core.metrics.constraints import Constraint, Verdict
 from modeldyno.core.report.blocks import Notice, Severity
+from modeldyno.core.result.cost import Cost, Price, costs
 from modeldyno.document import Document
 from modeldyno.errors import RequestError
 from modeldyno.option_spelling import spell_for_command_line

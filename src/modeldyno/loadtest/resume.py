@@ -9,7 +9,7 @@ from modeldyno.core.load.capacity import Capacity
 from modeldyno.core.load.capacity_steps import CapacitySearch
 from modeldyno.core.load.load_curve import LoadCurve, ends_at_plateau, parse_ladder
 from modeldyno.core.load.multi_model import bounds_of_each_model
-from modeldyno.core.load.replicas_and_cost import bounds_of
+from modeldyno.core.load.replicas import bounds_of
 from modeldyno.core.load.series_steps import (
     answer_again,
     judge_again,

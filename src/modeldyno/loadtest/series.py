@@ -15,7 +15,7 @@ from modeldyno.core.load.capacity import Capacity
 from modeldyno.core.load.capacity_steps import CONCURRENCY, RATE, CapacitySearch, SearchEnd
 from modeldyno.core.load.endpoint_url import HEADERS_VARIABLE
 from modeldyno.core.load.load_curve import LoadCurve
-from modeldyno.core.load.replicas_and_cost import bounds_of, with_cost
+from modeldyno.core.load.replicas import bounds_of
 from modeldyno.core.load.series_steps import (
     add_load,
     end_in_time,
@@ -24,6 +24,7 @@ from modeldyno.core.load.series_steps import (
     next_load,
     step_within,
 )
+from modeldyno.core.result.cost import with_cost
 from modeldyno.core.result.request_outcome import RequestOutcome
 from modeldyno.core.result.result import Progressed
 from modeldyno.core.study.resume_guard import ConsistencyGuard
@@ -39,8 +40,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from modeldyno.core.load.capacity_steps import NextLoad
-    from modeldyno.core.load.replicas_and_cost import Price
     from modeldyno.core.load.series_steps import AnySeries
+    from modeldyno.core.result.cost import Price
     from modeldyno.core.result.result import Event, Result
     from modeldyno.core.spec.job import Job
     from modeldyno.core.trace.carbon import Emission

@@ -14,10 +14,10 @@ from modeldyno.core.load.multi_model import (
     check_names,
     default_model_name,
 )
-from modeldyno.core.load.replicas_and_cost import Price
 from modeldyno.core.metrics.constraints import Constraint, latency_within
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.metrics.metric import canonical_statistic, fraction_of
+from modeldyno.core.result.cost import Price, check_price
 from modeldyno.core.spec.devices import find_device
 from modeldyno.core.spec.input_spec import BATCH, InputSpec, parse_input
 from modeldyno.core.spec.job import Job, default_probes
@@ -33,7 +33,6 @@ from modeldyno.core.spec.probe_options import (
 )
 from modeldyno.core.spec.static_options import HERE, Inspection, Mode, parse_vary
 from modeldyno.core.stats.units import BYTES, check_time_limit, parse_quantity
-from modeldyno.core.study.goal import check_price
 from modeldyno.core.trace.carbon import Emission
 from modeldyno.data.labelled_samples import read_labels
 from modeldyno.errors import RequestError, UnknownName

@@ -8,11 +8,11 @@ from math import fsum
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from modeldyno.core.load.replicas_and_cost import with_cost
 from modeldyno.core.metrics import doubt
 from modeldyno.core.metrics.constraints import Judgement, Verdict
 from modeldyno.core.metrics.doubt import HOST_TIMES, Doubt
 from modeldyno.core.metrics.measurement import Distribution
+from modeldyno.core.result.cost import with_cost
 from modeldyno.core.result.result import Progressed, Result, merge
 from modeldyno.core.trace.carbon import with_carbon
 from modeldyno.errors import RequestError

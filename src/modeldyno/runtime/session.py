@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from modeldyno.core.load.replicas_and_cost import Price, with_cost
+from modeldyno.core.result.cost import Price, with_cost
 from modeldyno.core.result.result import Event, Progressed, Result
 from modeldyno.errors import ModelDynoError, OutOfTime
 from modeldyno.interfaces.executor import Executor

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 from modeldyno import plugins
 from modeldyno.core.load import multi_model
 from modeldyno.core.load.multi_model import CoHostedModelSpec
-from modeldyno.core.load.replicas_and_cost import Price
 from modeldyno.core.metrics.constraints import Constraint
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.metrics.metric import METRICS, Query
 from modeldyno.core.report.chosen_plot import ChosenPlot, plot_of_parts
+from modeldyno.core.result.cost import Price
 from modeldyno.core.spec.knob import BATCH_SIZE, KnobValue, configure
 from modeldyno.core.spec.load_spec import OPEN_LOOP, Arrivals, Load, parse_rate
 from modeldyno.core.spec.probe_options import Observation, is_evaluation

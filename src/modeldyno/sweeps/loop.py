@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from modeldyno import plugins
 from modeldyno.clock import monotonic
-from modeldyno.core.load.replicas_and_cost import with_cost
 from modeldyno.core.metrics.constraints import Answer
+from modeldyno.core.result.cost import with_cost
 from modeldyno.core.result.result import Loaded, Progressed
 from modeldyno.core.spec.knob import BATCH_SIZE
 from modeldyno.core.spec.probe_options import Observation

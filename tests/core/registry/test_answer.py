@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from tests.support.sample_registry import a_figure, a_target, a_task, a_version
 
-from modeldyno.core.load.replicas_and_cost import Price
 from modeldyno.core.metrics.constraints import Constraint, Verdict
 from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement, observed_number
 from modeldyno.core.registry.answer import AnswerCandidate, AnswerState, choose, judge_figure
 from modeldyno.core.registry.records import FigureState
+from modeldyno.core.result.cost import Price
 from modeldyno.core.result.result import Failure, FailureKind
 from modeldyno.core.result.where import kept_numbers
 from modeldyno.testing.sample_results import a_small_result

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from modeldyno.core.load.replicas_and_cost import Price
 from modeldyno.core.metrics.constraints import Constraint
 from modeldyno.core.metrics.metric import Query
+from modeldyno.core.result.cost import Price
 from modeldyno.core.study.goal import Goal, Objective, goal_of_each_model
 from modeldyno.errors import RequestError, UnknownName
 

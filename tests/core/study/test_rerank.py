@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.sample_trials import a_trial, add_trials, an_answer
 
-from modeldyno.core.load.replicas_and_cost import Price
 from modeldyno.core.metrics.constraints import Constraint, Verdict
 from modeldyno.core.metrics.metric import Query
+from modeldyno.core.result.cost import Price
 from modeldyno.core.result.result import FailureKind
 from modeldyno.core.study.goal import Goal, Objective
 from modeldyno.core.study.ranking import ranking

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from modeldyno.core.advice.bottleneck import Bottleneck
 from modeldyno.core.advice.finding import Finding
 from modeldyno.core.comparison.comparison import Change, ChangeVerdict
-from modeldyno.core.load.replicas_and_cost import Price
 from modeldyno.core.metrics.metric import COSTS, METRICS, Better, Query
+from modeldyno.core.result.cost import Price
 from modeldyno.core.result.output_agreement import OutputAgreement
 from modeldyno.core.result.result import Result
 from modeldyno.core.result.where import as_text

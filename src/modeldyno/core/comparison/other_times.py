@@ -2,7 +2,8 @@
 
 A machine is not as fast at one time as at another, and other processes may have slowed one side down and not
 the other. So a side is better or worse only beyond what these can do, two are the same only if neither may
-have hidden a change, and both only if what single processes of the two do shows it as well. Counts and answers do not depend on the machine.
+have hidden a change, and both only if what single processes of the two do shows it as well. Counts and
+answers do not depend on the machine.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from modeldyno.core.load.capacity import Capacity, answer_so_far, load_at, propose, scaled_plan
 from modeldyno.core.load.capacity_steps import NextLoad, SearchEnd
 from modeldyno.core.load.load_curve import LoadCurve, LoadPoint, worth_climbing
-from modeldyno.core.load.replicas_and_cost import bounds_of
+from modeldyno.core.load.replicas import bounds_of
 from modeldyno.core.metrics.constraints import latency_within
 
 if TYPE_CHECKING:

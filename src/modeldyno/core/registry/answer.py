@@ -8,11 +8,12 @@ from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING
 
-from modeldyno.core.load.replicas_and_cost import Price, replica_count
+from modeldyno.core.load.replicas import replica_count
 from modeldyno.core.metrics.constraints import Answer, Judgement, Verdict
 from modeldyno.core.metrics.measurement import Distribution, Interval
 from modeldyno.core.metrics.metric import Query, fraction_of
 from modeldyno.core.registry.records import FigureState, HardwareTarget, Variant, VariantFigure
+from modeldyno.core.result.cost import Price
 from modeldyno.core.result.result import FailureKind
 from modeldyno.core.stats import student_t
 from modeldyno.document import Document

@@ -14,13 +14,13 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from modeldyno.core.load.multi_model import bounds_of_each_model, expand_query
-from modeldyno.core.load.replicas_and_cost import Price
 from modeldyno.core.metrics.constraints import Constraint, check_kind
 from modeldyno.core.metrics.metric import COSTS, METRICS, Better, Query, fraction_of
+from modeldyno.core.result.cost import Price, check_price
 from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
 
 class Rank(StrEnum):
@@ -139,16 +139,6 @@ class Goal:
         total_weight = sum(objective.weight for objective in self.objectives)
         gains = [o.weight * o.gain(values[o.query], reference[o.query]) for o in self.objectives]
         return -math.inf if -math.inf in gains else sum(gains) / total_weight
-
-
-def check_price(queries: Iterable[Query]) -> None:
-    """Refuse a cost for which there is no price.
-
-    Raises:
-        RequestError: one of the queries is a cost.
-    """
-    if cost := next((query for query in queries if query.metric in COSTS), None):
-        raise RequestError(f"{cost} needs the price of the machine; add `price=1.20/h`.")
 
 
 def goal_of_each_model(goal: Goal, own: str, beside: Sequence[str]) -> Goal:

@@ -12,11 +12,11 @@ from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from modeldyno.core.load.replicas_and_cost import cost_answers, with_cost
 from modeldyno.core.metrics.constraints import Answer, Judgement
 from modeldyno.core.metrics.metric import COSTS
 from modeldyno.core.metrics.queries import goal_answers, trial_answers
 from modeldyno.core.report.chosen_plot import ChosenPlot
+from modeldyno.core.result.cost import cost_answers, with_cost
 from modeldyno.core.result.result import Environment
 from modeldyno.core.result.slowdown import slowdown_by_others
 from modeldyno.core.spec.job import Job

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from modeldyno.core.advice.advice import Advice, TriedSetting
     from modeldyno.core.comparison.comparison import Change
-    from modeldyno.core.load.replicas_and_cost import Price
+    from modeldyno.core.result.cost import Price
 
 _SETTINGS = 32
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import isfinite
 from typing import TYPE_CHECKING
 
-from modeldyno.core.load.replicas_and_cost import running_cost
+from modeldyno.core.load.replicas import running_cost
 from modeldyno.core.report.blocks import Block, Notice, Severity, make_table, note
 from modeldyno.core.stats.units import RATE, format_quantity
 from modeldyno.views.text import count, estimate
@@ -13,9 +13,10 @@ from modeldyno.views.text import count, estimate
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from modeldyno.core.load.replicas_and_cost import Cost, Price, ReplicaPlan
+    from modeldyno.core.load.replicas import ReplicaPlan
     from modeldyno.core.metrics.constraints import Constraint
     from modeldyno.core.metrics.metric import Query
+    from modeldyno.core.result.cost import Cost, Price
 
 
 def costs(costs: Sequence[Cost], price: Price) -> Iterator[Block]:

@@ -36,9 +36,9 @@ from modeldyno.views.view_options import PLAIN, ViewOptions
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from modeldyno.core.load.replicas_and_cost import Price
     from modeldyno.core.metrics.constraints import Judgement
     from modeldyno.core.metrics.metric import Query
+    from modeldyno.core.result.cost import Price
     from modeldyno.core.study.pooled_estimate import Estimate
     from modeldyno.core.study.ranking import Gain, RankedConfiguration, Ranking
     from modeldyno.core.study.study import Study

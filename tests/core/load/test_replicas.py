@@ -8,21 +8,18 @@ import pytest
 from modeldyno.core.load.capacity import Capacity
 from modeldyno.core.load.capacity_steps import CapacitySearch, SearchEnd
 from modeldyno.core.load.load_curve import LoadCurve, LoadPoint
-from modeldyno.core.load.replicas_and_cost import (
-    Price,
+from modeldyno.core.load.replicas import (
     ReplicaPlan,
     bounds_of,
-    cost_answers,
-    costs,
     largest_holding_load,
     parse_demand,
     plan_replicas,
     running_cost,
-    with_cost,
 )
 from modeldyno.core.metrics.constraints import Answer, Constraint
 from modeldyno.core.metrics.measurement import Interval, Measurement, observed_number
 from modeldyno.core.metrics.metric import Query
+from modeldyno.core.result.cost import Price, cost_answers, costs, with_cost
 from modeldyno.errors import RequestError
 from modeldyno.testing.sample_results import a_small_result
 
