@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import modeldyno
-from modeldyno import Plan, clock
-from modeldyno.clock import ClockCheck, WrongClock
-from modeldyno.core.result.result import FailureKind
+from modeldyno import Plan
+from modeldyno.base import clock
+from modeldyno.base.clock import ClockCheck, WrongClock
+from modeldyno.base.result.result import FailureKind
 from modeldyno.regions.recorder import Profiled
 
 if TYPE_CHECKING:

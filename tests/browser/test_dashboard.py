@@ -15,7 +15,7 @@ from tests.dashboard.conftest import HOSTILE, LIVE_LOAD, fill, links_of, put
 from tests.dashboard.test_app import example
 from tests.support.sample_reports import payloads
 
-from modeldyno import plugins
+from modeldyno.base import plugins
 from modeldyno.dashboard.app import PAGES, make_app
 from modeldyno.dashboard.server import listen
 from modeldyno.testing.sample_results import a_result
@@ -24,7 +24,7 @@ from modeldyno.testing.server import serve_in_subprocess
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from modeldyno.interfaces.store import Store
+    from modeldyno.stores.interface import Store
 
 AXE = Path(__file__).parents[2] / ".venv" / "axe" / "node_modules" / "axe-core" / "axe.min.js"
 EVERY = (*(example(route.path) for route in PAGES), f"/loads/{LIVE_LOAD.id}")

@@ -17,14 +17,14 @@ import fsspec
 import pytest
 from tests.support.sample_registry import a_version
 
-from modeldyno.core.registry.records import WeightFile
-from modeldyno.errors import RequestError, StoreError
-from modeldyno.profiling import weights
+from modeldyno.base.errors import RequestError, StoreError
+from modeldyno.registry import weights
+from modeldyno.registry.records.records import WeightFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from modeldyno.core.registry.records import Version
+    from modeldyno.registry.records.records import Version
 
 CONTENT = {"model.onnx": b"graph" * 1000, "data/weights.bin": bytes(range(256)) * 100, "empty": b""}
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.core.registry.names import VersionName
-from modeldyno.core.registry.records import AttachedDocument
-from modeldyno.errors import RequestError
-from modeldyno.identity import actor
-from modeldyno.kinds import kind_of
+from modeldyno.base.errors import RequestError
+from modeldyno.base.identity import actor
+from modeldyno.base.job.version_name import VersionName
+from modeldyno.base.kinds import kind_of
+from modeldyno.registry.records.records import AttachedDocument
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from modeldyno.core.registry.records import Version
-    from modeldyno.document import StoredDocument
-    from modeldyno.interfaces.registry import Registry
+    from modeldyno.base.document import StoredDocument
+    from modeldyno.registry.interface import Registry
+    from modeldyno.registry.records.records import Version
 
 _SHOWN = 6
 """Characters of an id in messages."""
