@@ -40,7 +40,7 @@ GOALS = {"p95": 0.3, "alone": 0.2, "painted": 1.0, "bytes": 100_000, "memory": 3
 """Seconds, bytes."""
 _WRITERS = """
 import os, sys, time
-from modeldyno import plugins
+from modeldyno.base import plugins
 from modeldyno.base.kinds import kind_of
 from modeldyno.testing.sample_results import a_result
 plugins.store  # imported before the children are made

@@ -60,7 +60,7 @@ RENAMED = {
 CONFTEST = """
 import sys
 from types import ModuleType
-from modeldyno import api
+from modeldyno.compat import deeplite as api
 
 for name, listed in MODULES.items():
     module = sys.modules[name] = ModuleType(name)

@@ -18,7 +18,7 @@ HEAVY = ("numpy", "torch", "onnx", "onnxruntime", "transformers", "rich")
 def test_importing_a_plugin_imports_no_framework() -> None:
     """The parent process can look at a plugin for nothing: all of them, one after the other."""
     code = (
-        "import sys; from modeldyno import plugins\n"
+        "import sys; from modeldyno.base import plugins\n"
         "for kind in ('loader', 'backend', 'probe', 'sampler'):\n"
         "    for name in plugins.names(kind):\n"
         "        plugins.resolve(kind, name)\n"

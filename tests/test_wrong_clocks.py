@@ -148,5 +148,5 @@ def test_only_the_module_of_clocks_and_programs_of_their_own_read_those_of_the_m
     readers = {path.name for path in source.rglob("*.py") if pattern.search(path.read_text("utf-8"))}
 
     assert readers - programs <= {"clock.py", "checked_calls.py"} | {
-        path.name for path in (source / "servers" / "inside_server").glob("*.py")
+        path.name for path in (source / "serving" / "servers" / "inside_server").glob("*.py")
     }

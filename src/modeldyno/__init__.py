@@ -163,7 +163,7 @@ _NAMES = {
     "serving.api.load": "find_load load load_curve rerank_load",
     "profiling.api.metrics": "register_metric",
     "compat.model_profiler": "ModelProfiler",
-    "api.open_model": "OpenModel open_model",
+    "registry.open_model": "OpenModel open_model",
     "profiling.api.profile": "BoundBroken inspect profile read_all save store",
     "registry.api": """
         answer attach_result detach_result get_model list_models measure_model move_alias push register

@@ -249,10 +249,8 @@ ANY_LOAD = IdleRule(samples=0)
 def devices(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Take this machine for one with two GPUs."""
     monkeypatch.setattr("modeldyno.engine.environment.device_lock._folder", lambda: tmp_path)
-    for module in ("server_profiler", "idle"):
-        monkeypatch.setattr(
-            f"modeldyno.compat.deeplite.{module}.devices_here", lambda: ("cpu", "cuda:0", "cuda:1")
-        )
+    for module in ("compat.server_profiler", "registry.idle_devices"):
+        monkeypatch.setattr(f"modeldyno.{module}.devices_here", lambda: ("cpu", "cuda:0", "cuda:1"))
 
 
 @pytest.mark.usefixtures("devices")

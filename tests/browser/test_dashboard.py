@@ -179,7 +179,7 @@ def test_what_another_process_stores_appears(page: Any, address: str, store: Sto
     page.goto(f"{address}/")
     page.wait_for_timeout(1000)
     code = (
-        "from modeldyno import plugins\n"
+        "from modeldyno.base import plugins\n"
         "from modeldyno.testing.sample_results import a_result\n"
         f"with plugins.store('sqlite:///{store.place}') as store:\n"
         "    store.put(a_result(id='f00df00df00d', created='2032-01-01'), headline='fast')\n"

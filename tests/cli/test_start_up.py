@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 HEAVY = ("msgspec", "numpy", "psutil", "rich", "sqlalchemy", "yaml", "torch", "onnx", "onnxruntime")
 OWN_MODULES = (
     "modeldyno.cli",
-    "modeldyno.core",
+    "modeldyno.base",
     "modeldyno.base.result",
+    "modeldyno.engine",
     "modeldyno.base.options",
     "modeldyno.base.document",
     "modeldyno.base.errors",

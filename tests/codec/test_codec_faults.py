@@ -163,7 +163,7 @@ def test_killed(tmp_path: Path, moments: range) -> None:
     path = tmp_path / "result.json"
     codec.write(path, b"0" * 1_000_000)
     code = (
-        "import sys; from pathlib import Path; from modeldyno import codec as wire; print(flush=True)\n"
+        "import sys; from pathlib import Path; from modeldyno.base import codec as wire; print(flush=True)\n"
         "while True:\n"
         "    for digit in b'12': wire.write(Path(sys.argv[1]), bytes([digit]) * 1_000_000)\n"
     )

@@ -206,7 +206,7 @@ def test_every_report_that_the_api_returns_prints_itself() -> None:
         for name in ("advise", "answer", "check", "compare", "convert", "doctor", "explain", "find_load",
                      "gate", "load_curve", "replicas", "show_model", "sweep", "trend", "verify")
     }  # fmt: skip
-    for name in ("documents.verify", "api.gate", "loadtest.replicas"):
+    for name in ("exchange.verify", "comparison.api.gate", "serving.loadtest.replicas"):
         import_module(f"modeldyno.{name}")
     documents = {cls.__name__ for cls in _all_subclasses(Document)}
 

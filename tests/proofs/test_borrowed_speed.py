@@ -115,7 +115,7 @@ def output(monkeypatch: pytest.MonkeyPatch, brief_measurements: None) -> list[st
         printed.append(text)
         return code, text
 
-    for module in ("runtime.session", "runtime.trial_executor", "profiling.run"):
+    for module in ("engine.runtime.session", "engine.runtime.trial_executor", "profiling.run"):
         monkeypatch.setattr(f"modeldyno.{module}.subprocess_executor", in_this_process)
     monkeypatch.setattr(InterleavedRunner, "__call__", lambda *_: None)
     monkeypatch.setattr("tests.proofs.commands.execute", execute)

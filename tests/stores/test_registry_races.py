@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from modeldyno.registry.store.sql_registry import SqlRegistry
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 KILLS = ROOT / "bench" / "killed_workers.py"
 EVENTS = ROOT / "bench" / "registry_events.py"
 LISTS = ROOT / "bench" / "registry_lists.py"

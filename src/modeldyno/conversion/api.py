@@ -70,7 +70,7 @@ def convert(  # noqa: PLR0913 - one function per command, one parameter per opti
 
     Returns:
         The Conversion: ``conversion["onnx"].path``, ``.agreement.sentence``, ``.failure``;
-        ``conversion.usable`` tells whether every form is still the model.
+        `Conversion.usable` tells whether every form is still the model.
 
     Raises:
         RequestError: the request is wrong; nothing was converted. A form that fails does not raise.

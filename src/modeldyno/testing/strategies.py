@@ -223,7 +223,7 @@ class StrategySuite:
     def test_importing_it_imports_no_framework(self) -> None:
         """It can be named without imports."""
         code = (
-            f"import sys; from modeldyno import plugins; plugins.strategy({self.name!r})\n"
+            f"import sys; from modeldyno.base import plugins; plugins.strategy({self.name!r})\n"
             f"print([module for module in {_HEAVY!r} if module in sys.modules])"
         )
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

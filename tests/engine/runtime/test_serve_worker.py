@@ -26,7 +26,7 @@ import sys
 import time
 from contextlib import contextmanager
 
-from modeldyno import plugins
+from modeldyno.base import plugins
 from modeldyno.serving.backends import base
 from modeldyno.engine.interfaces.request_target import Endpoint
 from modeldyno.serving.servers.server_process import Launch, http_ready

@@ -37,4 +37,4 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'modeldyno.compat.deeplite' has no attribute '{name}'")
     from importlib import import_module  # noqa: PLC0415 - slow at start-up
 
-    return getattr(import_module(f"modeldyno.compat.deeplite.metric_profiler.{_HOMES[name]}"), name)
+    return getattr(import_module(f"modeldyno.compat.deeplite.{_HOMES[name]}"), name)

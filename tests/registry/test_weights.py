@@ -342,7 +342,7 @@ class TestSwap:
 KEEP = """
 import sys
 from pathlib import Path
-from modeldyno.profiling import weights
+from modeldyno.registry import weights
 print(flush=True)
 for n in range(1000):
     weights.keep([Path(sys.argv[1])], Path(sys.argv[1]).parent, f"{sys.argv[2]}/{n}")
