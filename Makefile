@@ -52,27 +52,32 @@ MEMORY_FOLDER := $(shell { test "$$(df --output=avail /dev/shm | tail -1)" -gt 4
     2>/dev/null && echo /dev/shm)
 RETENTION := -o tmp_path_retention_policy=$(if $(MEMORY_FOLDER),failed,all)
 
-# Watching each branch makes a test twice as long: the core is watched, as every branch of it must be tested.
+# What is computed of values, in every room: pure, and every branch of it is tested. The contract of pyproject.toml lists the same.
+PURE := base/stats base/metrics base/result base/job base/report models/static models/flops engine/trace serving/load \
+    sweeps/study comparison/change conversion/agreement registry/records profiling/findings
+PURE_TESTS := $(wildcard $(addprefix tests/,$(PURE))) tests/exchange/recompute tests/base/test_truth_values.py
+
+# Watching each branch makes a test twice as long, so only these are watched.
 # Threads that spin while they wait take the cores from the tests beside them.
 test: export OMP_WAIT_POLICY ?= PASSIVE
 test: export MODELDYNO_EXAMPLES ?= 30
 test: export TMPDIR := $(or $(MEMORY_FOLDER),$(TMPDIR),/tmp)
 test: setup          ## the default suite, as CI runs it
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m '$(QUICK)' $(RETENTION) tests/core \
-	    --cov=modeldyno.core --cov-report=term:skip-covered --cov-fail-under=100
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m '$(QUICK)' $(RETENTION) --ignore=tests/core $(AGAIN)
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m '$(QUICK)' $(RETENTION) $(PURE_TESTS) \
+	    $(foreach room,$(PURE),--cov=modeldyno.$(subst /,.,$(room))) --cov-report=term:skip-covered --cov-fail-under=100
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m '$(QUICK)' $(RETENTION) $(addprefix --ignore=,$(PURE_TESTS)) $(AGAIN)
 
 check: export OMP_WAIT_POLICY ?= PASSIVE
 check: lint          ## the daily loop: lint, types, contracts, and the tests that need neither processes nor simulations
-	$(BIN)/python -m pytest -n 2 --dist worksteal -q -m '$(QUICK) and not no_cover' tests/core tests/views tests/codec \
-	    tests/data/test_batches.py tests/data/test_outputs.py tests/documents tests/test_house.py tests/test_parity.py \
+	$(BIN)/python -m pytest -n 2 --dist worksteal -q -m '$(QUICK) and not no_cover' $(PURE_TESTS) tests/views tests/codec \
+	    tests/engine/data/test_batches.py tests/engine/data/test_outputs.py tests/documents tests/test_house.py tests/test_parity.py \
 	    tests/test_plugins.py --no-cov
 
 coverage: setup      ## what the default suite reaches of everything
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m '$(QUICK)' --cov --cov-report=term:skip-covered
 
 test-slow: setup     ## wide sweeps: 10,000 simulated runs a source, 100 live noise runs, every architecture
-	$(BIN)/python -m pytest -m slow --timeout 3600
+	$(BIN)/python -m pytest -m slow --timeout 3600 --ignore=tests/proofs/test_proofs.py --ignore=tests/journeys
 	MODELDYNO_EXAMPLES=500 $(BIN)/python -m pytest -n $(WORKERS) -m 'hypothesis and $(QUICK)'
 
 test-journeys: setup ## twelve users' ways from an empty folder to the end; on a machine that has nothing else to do
@@ -92,14 +97,14 @@ test-engine: setup   ## against real engines (make engines) and PostgreSQL (apt 
 
 test-tf: setup       ## Keras, SavedModel, TensorFlow Lite: installs TensorFlow, some 600 MB
 	$(PIP) install --editable '.[tf]'
-	$(BIN)/python -m pytest --no-cov tests/adapters/loaders/test_keras.py tests/adapters/loaders/test_savedmodel.py \
-	    tests/adapters/loaders/test_tflite.py tests/adapters/backends/test_tensorflow_operators.py \
-	    tests/api/metric_profiler/test_tf_functions.py \
-	    tests/adapters/converters tests/test_howto_pages.py
+	$(BIN)/python -m pytest --no-cov tests/models/loaders/test_keras.py tests/models/loaders/test_savedmodel.py \
+	    tests/models/loaders/test_tflite.py tests/engine/backends/test_tensorflow_operators.py \
+	    tests/compat/deeplite/test_tf_functions.py \
+	    tests/conversion/converters tests/test_howto_pages.py
 
 test-browser: setup  ## pages in a real browser: Chromium (apt install chromium), else what Playwright can install; needs npm
 	$(PIP) install playwright
-	$(BIN)/python -c 'from modeldyno.adapters.reporters.pdf import find_browser; print(find_browser())' || $(BIN)/playwright install chromium
+	$(BIN)/python -c 'from modeldyno.reports.pdf import find_browser; print(find_browser())' || $(BIN)/playwright install chromium
 	npm install --silent --no-audit --no-fund --prefix $(VENV)/axe axe-core@4
 	$(BIN)/python -m pytest -m browser tests/browser
 
@@ -213,7 +218,7 @@ bench-real: $(VENV)/.real  ## model files of 20 wheels of PyPI and of 9 exporter
 	$(BIN)/python bench/real_models.py
 
 truth: setup         ## coverage of the intervals in virtual time, in full
-	$(BIN)/python -m pytest -m slow tests/core/metrics/test_truth.py --timeout 3600 -s -v
+	$(BIN)/python -m pytest -m slow tests/base/metrics/test_truth.py --timeout 3600 -s -v
 
 HOURS ?= 1
 proofs: setup        ## verdicts where users meet them, claims x doors: goes on where it stopped, for HOURS=1; ONLY="compare +5%"

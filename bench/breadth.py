@@ -31,17 +31,17 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
-from modeldyno.adapters.loaders import transformers_model
-from modeldyno.adapters.loaders.torch_tracing import graph as torch_tracing_graph
-from modeldyno.core.spec.input_spec import BATCH, InputSpec
-from modeldyno.core.spec.static_options import Mode
-from modeldyno.core.static.analysis import sum_by_operator
-from modeldyno.core.static.flops.registry import formulas
-from modeldyno.core.static.totals import AnalysedGraph
-from modeldyno.data import random_arrays
-from modeldyno.data.torch_signature import Forward
-from modeldyno.errors import RequestError
-from modeldyno.interfaces.loader import Tracing
+from modeldyno.base.errors import RequestError
+from modeldyno.base.job.input_spec import BATCH, InputSpec
+from modeldyno.base.job.static_options import Mode
+from modeldyno.models import random_arrays
+from modeldyno.models.flops.registry import formulas
+from modeldyno.models.interface import Tracing
+from modeldyno.models.loaders import transformers_model
+from modeldyno.models.loaders.torch_tracing import graph as torch_tracing_graph
+from modeldyno.models.static.analysis import sum_by_operator
+from modeldyno.models.static.totals import AnalysedGraph
+from modeldyno.models.torch_signature import Forward
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -34,15 +34,15 @@ from onnx import TensorProto, helper, numpy_helper
 from torch import nn
 from torch.nn import functional
 
-from modeldyno import plugins
+from modeldyno.base import plugins
+from modeldyno.base.job.model_ref import ModelRef
+from modeldyno.conversion.agreement.agreement import FirstDifference  # noqa: TC001 - as those beside it
+from modeldyno.conversion.agreement.compare import conclude
+from modeldyno.conversion.agreement.rule import AgreementRule, Sameness
 from modeldyno.conversion.locate import farthest_call, locate
 from modeldyno.conversion.recipe import compare_model
 from modeldyno.conversion.reference import Reference, conversion_source, run_reference
-from modeldyno.core.agreement.agreement import FirstDifference  # noqa: TC001 - as those beside it
-from modeldyno.core.agreement.compare import conclude
-from modeldyno.core.agreement.rule import AgreementRule, Sameness
-from modeldyno.core.spec.model_ref import ModelRef
-from modeldyno.interfaces.loader import Model
+from modeldyno.models.interface import Model
 
 # -- the networks ---------------------------------------------------------------------------------
 

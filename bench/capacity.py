@@ -32,16 +32,16 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from tests.support import queueing_theory as queueing
 from tests.support.simulated_load import simulate
 
-from modeldyno.core.load import load_analysis
-from modeldyno.core.load.capacity import Capacity, propose
-from modeldyno.core.load.capacity_steps import CONCURRENCY, RATE, CapacitySearch, NextLoad
-from modeldyno.core.load.load_curve import LoadPoint, raw_percentiles
-from modeldyno.core.load.request_log import COLUMNS, Records, sample_records
-from modeldyno.core.load.steady_window import SteadyWindow
-from modeldyno.core.metrics.constraints import Constraint
-from modeldyno.core.metrics.metric import Query
-from modeldyno.core.metrics.queries import answers_under_load
-from modeldyno.core.spec.load_spec import Arrivals, Load
+from modeldyno.base.job.load_spec import Arrivals, Load
+from modeldyno.base.metrics.constraints import Constraint
+from modeldyno.base.metrics.metric import Query
+from modeldyno.base.metrics.queries import answers_under_load
+from modeldyno.serving.load import load_analysis
+from modeldyno.serving.load.capacity import Capacity, propose
+from modeldyno.serving.load.capacity_steps import CONCURRENCY, RATE, CapacitySearch, NextLoad
+from modeldyno.serving.load.load_curve import LoadPoint, raw_percentiles
+from modeldyno.serving.load.request_log import COLUMNS, Records, sample_records
+from modeldyno.serving.load.steady_window import SteadyWindow
 from modeldyno.testing.service_model import Durations, Service, exponential, lognormal
 
 MOST = 256

@@ -40,8 +40,8 @@ GOALS = {"p95": 0.3, "alone": 0.2, "painted": 1.0, "bytes": 100_000, "memory": 3
 """Seconds, bytes."""
 _WRITERS = """
 import os, sys, time
-from modeldyno import plugins
-from modeldyno.kinds import kind_of
+from modeldyno.base import plugins
+from modeldyno.base.kinds import kind_of
 from modeldyno.testing.sample_results import a_result
 plugins.store  # imported before the children are made
 many, pause, seconds = int(sys.argv[1]), float(sys.argv[2]), float(sys.argv[3])
@@ -206,7 +206,7 @@ def largest_paint(address: str) -> dict[str, float]:
     try:
         from playwright.sync_api import sync_playwright  # noqa: PLC0415 - optional
 
-        from modeldyno.adapters.reporters import pdf  # noqa: PLC0415
+        from modeldyno.reports import pdf  # noqa: PLC0415
 
         program = pdf.find_browser()
     except Exception as error:  # noqa: BLE001 - whatever is missing
@@ -238,7 +238,7 @@ def fill_store(path: Path, models: int, results: int, studies: int) -> None:
     os.environ["MODELDYNO_STORE"] = f"sqlite:///{path}"
     from tests.dashboard.conftest import fill  # noqa: PLC0415 - needs the store to be named
 
-    from modeldyno import plugins  # noqa: PLC0415
+    from modeldyno.base import plugins  # noqa: PLC0415
 
     with plugins.store() as store:
         fill(store)

@@ -1,9 +1,9 @@
-"""Run the tests of deeplite-profiler against modeldyno.api, by the imports of "Come from deeplite-profiler".
+"""Run the tests of deeplite-profiler by the imports of "Come from deeplite-profiler".
 
 ``python bench/deeplite_tests.py`` fetches the sources of deeplite-profiler (its packages have no tests),
-lends their tests modules called ``deeplite`` that hold nothing but names of `modeldyno.api`, and compares
-what comes with EXPECTED. Those of TensorFlow need the extra `tf`; their project skips them from Python 3.8
-on, here they run. The exit code is 1 if a test ends otherwise than expected.
+lends their tests modules called ``deeplite`` that hold nothing but names of `modeldyno.compat.deeplite`,
+and compares what comes with EXPECTED. Those of TensorFlow need the extra `tf`; their project skips them
+from Python 3.8 on, here they run. The exit code is 1 if a test ends otherwise than expected.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ RENAMED = {
     "TorchTensorSampler": "TensorSampler",
     "TFTensorSampler": "TensorSampler",
 }
-"""Names that are others in `modeldyno.api`, as the page says."""
+"""Names that are others in `modeldyno.compat.deeplite`, as the page says."""
 
 CONFTEST = """
 import sys
 from types import ModuleType
-from modeldyno import api
+from modeldyno.compat import deeplite as api
 
 for name, listed in MODULES.items():
     module = sys.modules[name] = ModuleType(name)

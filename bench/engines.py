@@ -19,14 +19,15 @@ import numpy as np
 from minilm import batch, directory, export
 
 import modeldyno
-from modeldyno import Plan, plugins
-from modeldyno.core.spec.knob import configure
-from modeldyno.core.spec.model_ref import ModelRef
-from modeldyno.interfaces.session import CanSend
-from modeldyno.loadgen.driver_pool import send_once
+from modeldyno import Plan
+from modeldyno.base import plugins
+from modeldyno.base.job.knob import configure
+from modeldyno.base.job.model_ref import ModelRef
+from modeldyno.engine.interfaces.session import CanSend
+from modeldyno.serving.loadgen.driver_pool import send_once
 
 if TYPE_CHECKING:
-    from modeldyno.interfaces.loader import Feed
+    from modeldyno.models.interface import Feed
 
 ENGINES = ("triton", "torchserve", "mlserver")
 TOLERANCE = 1e-4

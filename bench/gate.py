@@ -36,23 +36,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.stats import mannwhitneyu
 
+from modeldyno.base.metrics.constraints import Verdict
+from modeldyno.base.metrics.measurement import Distribution
+from modeldyno.base.metrics.measurement_plan import Plan
+from modeldyno.base.metrics.metric import Query
+from modeldyno.base.result.result import Result
+from modeldyno.comparison.change.build import CompareOptions
+from modeldyno.comparison.change.gate_calibration import calibrate, detection_rate, rehearse_gate
+from modeldyno.comparison.change.gate_rule import GateRule, decide_gate
 from modeldyno.comparison.gate import run_gate
-from modeldyno.core.comparison.build import CompareOptions
-from modeldyno.core.comparison.gate_calibration import calibrate, detection_rate, rehearse_gate
-from modeldyno.core.comparison.gate_rule import GateRule, decide_gate
-from modeldyno.core.metrics.constraints import Verdict
-from modeldyno.core.metrics.measurement import Distribution
-from modeldyno.core.metrics.measurement_plan import Plan
-from modeldyno.core.metrics.metric import Query
-from modeldyno.core.result.result import Result
+from modeldyno.engine.runtime.session import open_run_session
 from modeldyno.profiling.request import Request
-from modeldyno.runtime.session import open_run_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from modeldyno.core.comparison.gate_calibration import Numbers
-    from modeldyno.core.spec.job import Job
+    from modeldyno.base.job.job import Job
+    from modeldyno.comparison.change.gate_calibration import Numbers
 
     Numbers_ = Sequence[float]
 ROOT = Path(__file__).parent.parent

@@ -30,10 +30,10 @@ import torch
 import transformers
 from transformers.generation.streamers import BaseStreamer
 
-from modeldyno import plugins
-from modeldyno.core.spec.model_ref import ModelIdentity
-from modeldyno.interfaces.loader import Form, Model
-from modeldyno.interfaces.session import CanGenerate
+from modeldyno.base import plugins
+from modeldyno.base.job.model_ref import ModelIdentity
+from modeldyno.engine.interfaces.session import CanGenerate
+from modeldyno.models.interface import Form, Model
 
 Stamp = tuple[int, int]
 """Nanoseconds by the clock and of the thread's processor time."""

@@ -26,12 +26,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from modeldyno import plugins
-from modeldyno.core.registry.policy import Policy
-from modeldyno.core.registry.records import FigureState
-from modeldyno.environment.idle import IdleRule
+from modeldyno.base import plugins
+from modeldyno.engine.environment.idle import IdleRule
 from modeldyno.registry import worker
 from modeldyno.registry.figures import current_figures
+from modeldyno.registry.records.policy import Policy
+from modeldyno.registry.records.records import FigureState
 from modeldyno.registry.register import Registration, register
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from modeldyno import plugins
-from modeldyno.adapters.probes.timing_loop import time_each_call
+from modeldyno.base import plugins
+from modeldyno.engine.probes.timing_loop import time_each_call
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -34,13 +34,13 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from tests.support.postgres import empty_store
 from tests.support.sample_registry import a_figure, a_task, a_version, a_worker
 
-from modeldyno.adapters.stores import database
-from modeldyno.adapters.stores.registry import clock
-from modeldyno.adapters.stores.registry.sql_registry import SqlRegistry
-from modeldyno.adapters.stores.registry.tasks import LOST
-from modeldyno.core.registry.records import TaskState
-from modeldyno.errors import StoreError
-from modeldyno.interfaces.registry import Outcome
+from modeldyno.base.errors import StoreError
+from modeldyno.registry.interface import Outcome
+from modeldyno.registry.records.records import TaskState
+from modeldyno.registry.store import clock
+from modeldyno.registry.store.sql_registry import SqlRegistry
+from modeldyno.registry.store.tasks import LOST
+from modeldyno.stores import database
 from modeldyno.testing.sample_results import a_small_result
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from modeldyno.core.registry.records import Task
+    from modeldyno.registry.records.records import Task
 
 GRACE = 10.0
 """Seconds after the end of its lease at which a task counts as stuck."""

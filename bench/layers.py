@@ -29,19 +29,19 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from modeldyno import plugins
-from modeldyno.adapters.probes.layers import interleave_calls
-from modeldyno.core.spec.knob import configure
-from modeldyno.core.spec.model_ref import ModelIdentity
-from modeldyno.core.trace.layer_times import attribute_module_times, lower_quartile
-from modeldyno.interfaces.loader import Form, Model
-from modeldyno.interfaces.session import HasLayers
+from modeldyno.base import plugins
+from modeldyno.base.job.knob import configure
+from modeldyno.base.job.model_ref import ModelIdentity
+from modeldyno.engine.interfaces.session import HasLayers
+from modeldyno.engine.probes.layers import interleave_calls
+from modeldyno.engine.trace.layer_times import attribute_module_times, lower_quartile
+from modeldyno.models.interface import Form, Model
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from modeldyno.core.spec.knob import KnobValue
-    from modeldyno.core.trace.layer_times import Attribution
+    from modeldyno.base.job.knob import KnobValue
+    from modeldyno.engine.trace.layer_times import Attribution
 
 Made = tuple[nn.Module, dict[str, torch.Tensor]]
 _COSTLIEST, _ROUNDS, _WARM = 10, 7, 8

@@ -20,17 +20,17 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from modeldyno.adapters.stores import results, sql
-from modeldyno.adapters.stores.schema import FACTS, NUMBERS, VERSION_TABLE
-from modeldyno.core.result.where import matches
-from modeldyno.core.result.where_text import parse
-from modeldyno.core.spec.model_ref import ModelIdentity
+from modeldyno.base.job.model_ref import ModelIdentity
+from modeldyno.base.result.where import matches
+from modeldyno.base.result.where_text import parse
+from modeldyno.stores import results, sql
+from modeldyno.stores.schema import FACTS, NUMBERS, VERSION_TABLE
 from modeldyno.testing.sample_results import a_job, a_result
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from modeldyno.core.result.result import Result
+    from modeldyno.base.result.result import Result
 
 MOST_MS = 200.0
 CALLS = 7

@@ -20,13 +20,13 @@ from typing import Any
 
 import numpy as np
 
-from modeldyno import plugins
-from modeldyno.adapters.probes.live_seconds import LiveSeconds
-from modeldyno.core.load.load_seconds import SECONDS_KEPT, LiveLoad
-from modeldyno.core.load.request_log import COLUMNS, Records
-from modeldyno.core.result.trace_data import LiveSecond
-from modeldyno.identity import new_identity
-from modeldyno.loadgen.running_load import LoadProgress
+from modeldyno.base import plugins
+from modeldyno.base.identity import new_identity
+from modeldyno.base.result.trace_data import LiveSecond
+from modeldyno.serving.load.load_seconds import SECONDS_KEPT, LiveLoad
+from modeldyno.serving.load.request_log import COLUMNS, Records
+from modeldyno.serving.loadgen.running_load import LoadProgress
+from modeldyno.serving.probes.live_seconds import LiveSeconds
 from modeldyno.testing.server import serve_in_subprocess
 
 BLOCKS = 10

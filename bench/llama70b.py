@@ -19,19 +19,19 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from modeldyno.adapters.loaders import hf_config
-from modeldyno.core.spec.input_spec import concrete_shape
-from modeldyno.core.spec.model_ref import ModelRef
-from modeldyno.core.static.flops.registry import formulas
-from modeldyno.core.static.other_sizes import SizeExtrapolator, TraceCache
-from modeldyno.core.static.totals import AnalysedGraph, cost_by_module
-from modeldyno.interfaces.loader import Tracing
+from modeldyno.base.job.input_spec import concrete_shape
+from modeldyno.base.job.model_ref import ModelRef
+from modeldyno.models.flops.registry import formulas
+from modeldyno.models.interface import Tracing
+from modeldyno.models.loaders import hf_config
+from modeldyno.models.static.other_sizes import SizeExtrapolator, TraceCache
+from modeldyno.models.static.totals import AnalysedGraph, cost_by_module
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from modeldyno.core.static.graph import Graph
-    from modeldyno.interfaces.loader import Model
+    from modeldyno.models.interface import Model
+    from modeldyno.models.static.graph import Graph
 
 CONFIG = {
     "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 8192,

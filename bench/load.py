@@ -32,20 +32,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from modeldyno.core.load.request_log import join_records
-from modeldyno.core.load.request_target import Target, Transport
-from modeldyno.core.spec.load_spec import Arrivals, Load
-from modeldyno.environment.process_tree import end_with_parent
-from modeldyno.loadgen import http2_frames as frames
-from modeldyno.loadgen.driver_pool import run_load_drivers
-from modeldyno.loadgen.hpack import encode_literal
-from modeldyno.loadgen.http2_frames import frame
+from modeldyno.base.job.load_spec import Arrivals, Load
+from modeldyno.base.system.process_tree import end_with_parent
+from modeldyno.engine.interfaces.request_target import Target, Transport
+from modeldyno.serving.load.request_log import join_records
+from modeldyno.serving.loadgen import http2_frames as frames
+from modeldyno.serving.loadgen.driver_pool import run_load_drivers
+from modeldyno.serving.loadgen.hpack import encode_literal
+from modeldyno.serving.loadgen.http2_frames import frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from modeldyno.core.load.request_log import Records
-    from modeldyno.loadgen.running_load import DriverUsage
+    from modeldyno.serving.load.request_log import Records
+    from modeldyno.serving.loadgen.running_load import DriverUsage
 
 Cost = tuple[float, float]
 """Requests a second; seconds of processor time a request."""

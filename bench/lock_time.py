@@ -21,14 +21,14 @@ from unittest import mock
 
 from minilm import directory
 
-from modeldyno import plugins
-from modeldyno.core.registry.names import VersionName
-from modeldyno.core.registry.policy import Policy
-from modeldyno.core.result.result import Event, Progressed
-from modeldyno.environment import idle
-from modeldyno.environment.idle import IdleRule
+from modeldyno.base import plugins
+from modeldyno.base.job.version_name import VersionName
+from modeldyno.base.result.result import Event, Progressed
+from modeldyno.engine.environment import idle
+from modeldyno.engine.environment.idle import IdleRule
 from modeldyno.profiling.run import run_request
 from modeldyno.registry import execute, worker
+from modeldyno.registry.records.policy import Policy
 from modeldyno.registry.register import Registration, register
 
 if TYPE_CHECKING:

@@ -30,21 +30,21 @@ import numpy as np
 from minilm import batch, directory, export
 from tests.support.recorded_surfaces import clearest_bound
 
-from modeldyno.core.metrics.measurement_plan import Plan
-from modeldyno.core.metrics.queries import trial_answers
-from modeldyno.core.spec.load_spec import Load
-from modeldyno.core.study.search_space import Axis, Space, parse_axis
-from modeldyno.core.study.study import LOADS
-from modeldyno.errors import ModelDynoError
+from modeldyno.base.errors import ModelDynoError
+from modeldyno.base.job.load_spec import Load
+from modeldyno.base.metrics.measurement_plan import Plan
+from modeldyno.base.metrics.queries import trial_answers
+from modeldyno.engine.runtime.child_process import subprocess_executor
+from modeldyno.engine.runtime.warm_worker import warm_executor
 from modeldyno.profiling.request import Request
-from modeldyno.runtime.child_process import subprocess_executor
-from modeldyno.runtime.warm_worker import warm_executor
+from modeldyno.sweeps.study.search_space import Axis, Space, parse_axis
+from modeldyno.sweeps.study.study import LOADS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from modeldyno.core.result.result import Result
-    from modeldyno.core.study.search_space import Point
+    from modeldyno.base.result.result import Result
+    from modeldyno.sweeps.study.search_space import Point
 
 HERE = Path(__file__).parent / "measured_spaces"
 CNN = '''

@@ -29,17 +29,17 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import modeldyno
-from modeldyno.adapters.backends.torch import backend
-from modeldyno.adapters.loaders import live_object as objects
-from modeldyno.core.spec.knob import configure
-from modeldyno.core.trace.allocations import find_allocated_peak, pair_memory_blocks
+from modeldyno.base.job.knob import configure
+from modeldyno.engine.backends.torch import backend
+from modeldyno.engine.trace.allocations import find_allocated_peak, pair_memory_blocks
+from modeldyno.models.loaders import live_object as objects
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from torch import Tensor, nn
 
-    from modeldyno.core.trace.allocations import AllocationRecord
+    from modeldyno.engine.trace.allocations import AllocationRecord
 
 MODES = ("inference", "train")
 LLAMA = truths.Llama(hidden=256, layers=4, heads=8, kv_heads=4, intermediate=688, vocab=2000, seq=64, batch=2)

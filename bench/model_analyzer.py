@@ -34,12 +34,13 @@ from measured_spaces import cnn
 from perf_analyzer import perf_analyzer
 
 import modeldyno
-from modeldyno import Plan, plugins
-from modeldyno.core.metrics.constraints import Constraint
-from modeldyno.core.spec.knob import configure
-from modeldyno.core.spec.model_ref import ModelRef
-from modeldyno.core.stats.student_t import upper_tail_quantile
-from modeldyno.servers import triton
+from modeldyno import Plan
+from modeldyno.base import plugins
+from modeldyno.base.job.knob import configure
+from modeldyno.base.job.model_ref import ModelRef
+from modeldyno.base.metrics.constraints import Constraint
+from modeldyno.base.stats.student_t import upper_tail_quantile
+from modeldyno.serving.servers import triton
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -22,13 +22,13 @@ import torch
 from tests.zoo.frugal import FRUGAL
 from tests.zoo.needless import PLANTED
 
-from modeldyno.adapters.backends.torch.dataflow import record_flow
-from modeldyno.core.trace.redundant_ops import find_redundant_ops
+from modeldyno.engine.backends.torch.dataflow import record_flow
+from modeldyno.engine.trace.redundant_ops import find_redundant_ops
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from modeldyno.core.result.trace_data import RedundantOp
+    from modeldyno.base.result.trace_data import RedundantOp
 
 
 def judge(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[RedundantOp, ...]:

@@ -17,15 +17,15 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import torch
-from models import mlp, resnet18
 from torch.utils import benchmark
 
-from modeldyno import plugins
-from modeldyno.core.metrics.measurement import Distribution, Measurement
-from modeldyno.core.metrics.measurement_plan import Plan
-from modeldyno.core.spec.model_ref import ModelIdentity
-from modeldyno.interfaces.loader import Form, Model
-from modeldyno.interfaces.probe import Subject
+from modeldyno.base import plugins
+from modeldyno.base.job.model_ref import ModelIdentity
+from modeldyno.base.metrics.measurement import Distribution, Measurement
+from modeldyno.base.metrics.measurement_plan import Plan
+from modeldyno.engine.interfaces.probe import Subject
+from modeldyno.models.interface import Form, Model
+from models import mlp, resnet18
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

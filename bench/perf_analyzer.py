@@ -32,12 +32,12 @@ import numpy as np
 import onnx
 import stolen_time
 
-from modeldyno import plugins
-from modeldyno.core.load.request_target import Endpoint, Target
-from modeldyno.core.spec.knob import configure
-from modeldyno.core.spec.load_spec import Load
-from modeldyno.core.spec.model_ref import ModelRef
-from modeldyno.loadgen.driver_pool import run_load_drivers
+from modeldyno.base import plugins
+from modeldyno.base.job.knob import configure
+from modeldyno.base.job.load_spec import Load
+from modeldyno.base.job.model_ref import ModelRef
+from modeldyno.engine.interfaces.request_target import Endpoint, Target
+from modeldyno.serving.loadgen.driver_pool import run_load_drivers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -147,7 +147,7 @@ def main() -> None:
         backend = plugins.backend("triton")
         session = stack.enter_context(backend.open(model, configure(backend.knobs, {"instances": 1})))
         ports, name = session.server.ports, session.endpoint.model  # type: ignore[union-attr]
-        from modeldyno.servers import triton  # noqa: PLC0415 - once there is one
+        from modeldyno.serving.servers import triton  # noqa: PLC0415 - once there is one
 
         places = map(Path, triton.find_tritonserver("").environment["LD_LIBRARY_PATH"].split(":"))
         libraries = next(place for place in places if place.suffix == ".libs")

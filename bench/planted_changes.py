@@ -19,13 +19,13 @@ from pathlib import Path
 from time import monotonic
 
 import modeldyno
-from modeldyno.core.comparison.causes import find_causes
-from modeldyno.core.comparison.comparison import Cause, Change, ChangeVerdict
-from modeldyno.core.metrics.metric import Query
-from modeldyno.core.result.result import Result, merge
-from modeldyno.core.spec.static_options import Inspection
+from modeldyno.base.job.static_options import Inspection
+from modeldyno.base.metrics.metric import Query
+from modeldyno.base.result.result import Result, merge
+from modeldyno.comparison.change.causes import find_causes
+from modeldyno.comparison.change.comparison import Cause, Change, ChangeVerdict
+from modeldyno.engine.runtime.engine import run
 from modeldyno.profiling.request import Request
-from modeldyno.runtime.engine import run
 
 sys.path.insert(0, str(Path(__file__).parent))
 from planted_change_models import ONNX, PAIRS, Pair, write  # beside this file

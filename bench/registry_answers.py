@@ -29,27 +29,27 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 import numpy as np
 from tests.support.sample_registry import a_figure, a_target, a_variant, a_version
 
-from modeldyno.adapters.stores import sql
-from modeldyno.adapters.stores.results import _row as result_row
-from modeldyno.adapters.stores.results import number_rows
-from modeldyno.adapters.stores.rows import record_row
-from modeldyno.adapters.stores.schema import FIGURES, MODELS, NUMBERS, RESULTS, VARIANTS, VERSIONS
-from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement
-from modeldyno.core.registry.answer import AnswerState
-from modeldyno.core.registry.policy import profile_task
-from modeldyno.core.registry.records import FigureState, Measure
-from modeldyno.loadtest.replicas import CostOptions
+from modeldyno.base.metrics.measurement import Distribution, Interval, Measurement
 from modeldyno.registry.answer import answer
+from modeldyno.registry.records.answer import AnswerState
+from modeldyno.registry.records.policy import profile_task
+from modeldyno.registry.records.records import FigureState, Measure
 from modeldyno.registry.targets import decisive, software_here, target_here
+from modeldyno.serving.loadtest.replicas import CostOptions
+from modeldyno.stores import sql
+from modeldyno.stores.results import _row as result_row
+from modeldyno.stores.results import number_rows
+from modeldyno.stores.rows import record_row
+from modeldyno.stores.schema import FIGURES, MODELS, NUMBERS, RESULTS, VARIANTS, VERSIONS
 from modeldyno.testing.sample_results import a_small_result
 from modeldyno.testing.service_model import lognormal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from modeldyno.core.registry.answer import RegistryAnswer
-    from modeldyno.core.registry.records import Variant, VariantFigure, Version
-    from modeldyno.core.result.result import Result
+    from modeldyno.base.result.result import Result
+    from modeldyno.registry.records.answer import RegistryAnswer
+    from modeldyno.registry.records.records import Variant, VariantFigure, Version
 
 LIMIT_MS = 100.0
 VERSIONS_ASKED, RECIPES, BATCHES = 8, ("source", "openvino", "torchscript"), (1, 8, 32)

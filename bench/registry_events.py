@@ -32,15 +32,15 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from tests.support.postgres import empty_store
 from tests.support.sample_registry import a_version
 
-from modeldyno.adapters.stores import sql
-from modeldyno.core.registry.names import VersionName
-from modeldyno.core.registry.records import first_broken
+from modeldyno.base.job.version_name import VersionName
+from modeldyno.registry.records.records import first_broken
+from modeldyno.stores import sql
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from modeldyno.adapters.stores.registry.sql_registry import SqlRegistry
-    from modeldyno.core.registry.records import RegistryEvent
+    from modeldyno.registry.records.records import RegistryEvent
+    from modeldyno.registry.store.sql_registry import SqlRegistry
 
 WRITERS = 4
 SPOILT = 100

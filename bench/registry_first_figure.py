@@ -23,15 +23,15 @@ from typing import TYPE_CHECKING
 
 from minilm import directory
 
-from modeldyno import plugins
-from modeldyno.core.registry.names import SOURCE, VersionName
-from modeldyno.core.registry.records import FigureState, VariantState
-from modeldyno.errors import ModelDynoError
+from modeldyno.base import plugins
+from modeldyno.base.errors import ModelDynoError
+from modeldyno.base.job.version_name import SOURCE, VersionName
+from modeldyno.registry.records.records import FigureState, VariantState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from modeldyno.interfaces.registry import Registry
+    from modeldyno.registry.interface import Registry
 
 GOAL = 60.0
 NAME = "minilm"

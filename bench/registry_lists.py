@@ -35,17 +35,17 @@ from tests.support.sample_registry import (
     a_worker,
 )
 
-from modeldyno.adapters.stores import sql
-from modeldyno.adapters.stores.rows import record_row
-from modeldyno.adapters.stores.schema import ALIASES, EVENTS, FIGURES, MODELS, TASKS, VARIANTS, VERSIONS
-from modeldyno.core.registry.names import VersionName
-from modeldyno.core.registry.records import TaskState, event_hash
+from modeldyno.base.job.version_name import VersionName
+from modeldyno.registry.records.records import TaskState, event_hash
+from modeldyno.stores import sql
+from modeldyno.stores.rows import record_row
+from modeldyno.stores.schema import ALIASES, EVENTS, FIGURES, MODELS, TASKS, VARIANTS, VERSIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from modeldyno.adapters.stores.registry.sql_registry import SqlRegistry
-    from modeldyno.core.registry.records import Version
+    from modeldyno.registry.records.records import Version
+    from modeldyno.registry.store.sql_registry import SqlRegistry
 
 PAGE_MS, LOOK_UP_MS, PAGE_BYTES = 200.0, 100.0, 100_000
 FRAMEWORKS = ("onnx", "torch", "sklearn", "tensorflow")

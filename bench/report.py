@@ -20,8 +20,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from tests.support.sample_reports import a_large_study
 
-from modeldyno.adapters.reporters import html, pdf
-from modeldyno.views.study import page as study_page
+from modeldyno.reports import html, pdf
+from modeldyno.sweeps.views import page as study_page
 
 WATCH = """
 window.broken = 0;

@@ -18,14 +18,14 @@ import sys
 import tempfile
 from pathlib import Path
 
-from modeldyno.adapters.samplers import device
-from modeldyno.core.metrics.measurement_plan import Plan
-from modeldyno.core.spec.input_spec import InputSpec
-from modeldyno.core.spec.job import Job
-from modeldyno.core.spec.knob import configure
-from modeldyno.core.spec.model_ref import ModelRef
-from modeldyno.plugins import backend
-from modeldyno.runtime import engine as runtime_engine
+from modeldyno.base.job.input_spec import InputSpec
+from modeldyno.base.job.job import Job
+from modeldyno.base.job.knob import configure
+from modeldyno.base.job.model_ref import ModelRef
+from modeldyno.base.metrics.measurement_plan import Plan
+from modeldyno.base.plugins import backend
+from modeldyno.engine.runtime import engine as runtime_engine
+from modeldyno.engine.samplers import device
 
 ROOT = Path(__file__).parent.parent
 BOUND = 1.01
@@ -61,7 +61,7 @@ def fresh(way: str, root: Path, threads: int) -> tuple[float, list[str]]:
     environment = {
         **os.environ,
         "FAKE_NVML": json.dumps([CARD]),
-        "PYTHONPATH": str(ROOT / "tests/adapters/samplers/fakes"),
+        "PYTHONPATH": str(ROOT / "tests/engine/samplers/fakes"),
     }
     command = [sys.executable, __file__, "--only", way, "--root", str(root), "--threads", str(threads)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)

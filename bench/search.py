@@ -42,26 +42,21 @@ from tests.support.recorded_surfaces import (
     verify_best,
 )
 
-from modeldyno.adapters.strategies import bayesian, grid, optuna
-from modeldyno.adapters.strategies.study_history import (
-    open_points,
-    rank_candidates,
-    search_budget,
-    used_budget,
-)
-from modeldyno.core.metrics.metric import Query
-from modeldyno.core.study.ranking import ranking
-from modeldyno.core.study.search_space import key
-from modeldyno.core.study.study import LOADS, Study, TrialPurpose, TrialRequest, TrialState
+from modeldyno.base.metrics.metric import Query
+from modeldyno.sweeps.strategies import bayesian, grid, optuna
+from modeldyno.sweeps.strategies.study_history import open_points, rank_candidates, search_budget, used_budget
+from modeldyno.sweeps.study.ranking import ranking
+from modeldyno.sweeps.study.search_space import key
+from modeldyno.sweeps.study.study import LOADS, Study, TrialPurpose, TrialRequest, TrialState
 from modeldyno.testing.sample_studies import a_study, make_goal
 from modeldyno.testing.strategies import add_done_trial, plain_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from modeldyno.core.study.goal import Goal
-    from modeldyno.core.study.search_space import Axis, Point
-    from modeldyno.core.study.study import Trial
+    from modeldyno.sweeps.study.goal import Goal
+    from modeldyno.sweeps.study.search_space import Axis, Point
+    from modeldyno.sweeps.study.study import Trial
 
 FOLDER = Path(__file__).parent / "measured_spaces"
 REACHED = math.log(0.95)

@@ -25,19 +25,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from modeldyno.core.load import load_analysis
-from modeldyno.core.load.request_log import join_records
-from modeldyno.core.load.request_target import Target, Transport
-from modeldyno.core.load.steady_window import SteadyWindow
-from modeldyno.core.metrics.measurement import Distribution
-from modeldyno.core.spec.load_spec import Arrivals, Load
-from modeldyno.loadgen.driver_pool import run_load_drivers
+from modeldyno.base.job.load_spec import Arrivals, Load
+from modeldyno.base.metrics.measurement import Distribution
+from modeldyno.engine.interfaces.request_target import Target, Transport
+from modeldyno.serving.load import load_analysis
+from modeldyno.serving.load.request_log import join_records
+from modeldyno.serving.load.steady_window import SteadyWindow
+from modeldyno.serving.loadgen.driver_pool import run_load_drivers
 from modeldyno.testing.server import serve_in_subprocess
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from modeldyno.core.load.request_log import Records
+    from modeldyno.serving.load.request_log import Records
     from modeldyno.testing.server import RunningServer
 
 STATISTICS = ("mean", "p50", "p95", "p99")

@@ -26,8 +26,8 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 import modeldyno
-from modeldyno import plugins
-from modeldyno.core.registry.policy import Policy
+from modeldyno.base import plugins
+from modeldyno.registry.records.policy import Policy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

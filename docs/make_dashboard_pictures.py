@@ -19,15 +19,15 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from playwright.sync_api import sync_playwright
 from tests.support.sample_registry import a_figure, a_target, a_task, a_variant, a_version
 
-from modeldyno import plugins
-from modeldyno.adapters.reporters.pdf import find_browser
-from modeldyno.kinds import kind_of
+from modeldyno.base import plugins
+from modeldyno.base.kinds import kind_of
 from modeldyno.registry.targets import target_here
+from modeldyno.reports.pdf import find_browser
 from modeldyno.testing.sample_results import a_result
 from modeldyno.testing.sample_series import a_ladder
 
 if TYPE_CHECKING:
-    from modeldyno.core.result.result import Result
+    from modeldyno.base.result.result import Result
 
 DOCS = Path(__file__).parent
 PICTURES = {

@@ -12,9 +12,9 @@ from pathlib import Path
 from rich.console import Console
 
 import modeldyno
-from modeldyno import views
-from modeldyno.adapters.reporters import terminal
-from modeldyno.core.metrics.constraints import Constraint
+from modeldyno.base.metrics.constraints import Constraint
+from modeldyno.profiling import views
+from modeldyno.reports import terminal
 
 ROOT = Path(__file__).parent.parent
 DIGITS = "examples/digits"

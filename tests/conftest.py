@@ -98,7 +98,7 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
 @pytest.fixture
 def nothing_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a time limit end nothing that runs, so that a test of one round can be as short as can be."""
-    monkeypatch.setattr("modeldyno.runtime.time_limit.TimeLimit.is_exhausted", False)
+    monkeypatch.setattr("modeldyno.engine.runtime.time_limit.TimeLimit.is_exhausted", False)
 
 
 @pytest.fixture
@@ -109,6 +109,6 @@ def brief_measurements(monkeypatch: pytest.MonkeyPatch) -> None:
     hundred calls.
     """
     for module in ("engine", "sampling"):
-        monkeypatch.setattr(f"modeldyno.runtime.{module}.start_samplers", lambda *_, **__: [])
-    monkeypatch.setattr("modeldyno.core.metrics.stop_rule._WARMUP_SPAN", 0.02)
-    monkeypatch.setattr("modeldyno.core.metrics.stop_rule._WARMUP_RUNS", 5)
+        monkeypatch.setattr(f"modeldyno.engine.runtime.{module}.start_samplers", lambda *_, **__: [])
+    monkeypatch.setattr("modeldyno.base.metrics.stop_rule._WARMUP_SPAN", 0.02)
+    monkeypatch.setattr("modeldyno.base.metrics.stop_rule._WARMUP_RUNS", 5)

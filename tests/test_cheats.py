@@ -11,19 +11,20 @@ import pytest
 from tests.support import cheats, honest_models, honest_packages
 
 import modeldyno
-from modeldyno import Plan, codec
-from modeldyno.core.comparison.build import CompareOptions, compare_results
-from modeldyno.core.comparison.comparison import ChangeVerdict
-from modeldyno.core.metrics.constraints import Verdict
-from modeldyno.core.metrics.doubt import OTHER_WORK
-from modeldyno.core.metrics.measurement import TIMES_OF_CALLS, UNEARNED
-from modeldyno.views import headline
+from modeldyno import Plan
+from modeldyno.base import codec
+from modeldyno.base.metrics.constraints import Verdict
+from modeldyno.base.metrics.doubt import OTHER_WORK
+from modeldyno.base.metrics.measurement import TIMES_OF_CALLS, UNEARNED
+from modeldyno.comparison.change.build import CompareOptions, compare_results
+from modeldyno.comparison.change.comparison import ChangeVerdict
+from modeldyno.profiling.views import headline
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from modeldyno.core.result.result import Result
+    from modeldyno.base.result.result import Result
 
 CHEATS = Path(cheats.__file__)
 HONEST = Path(honest_models.__file__)

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from modeldyno import codec
-from modeldyno.core.metrics.measurement import Distribution
+from modeldyno.base import codec
+from modeldyno.base.metrics.measurement import Distribution
 from modeldyno.testing.server import serve_in_subprocess
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from modeldyno.core.result.result import Result
+    from modeldyno.base.result.result import Result
 
 JUMPING = r"""
 #define _GNU_SOURCE

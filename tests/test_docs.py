@@ -19,9 +19,9 @@ import click
 import pytest
 
 import modeldyno
+from modeldyno.base.errors import UncertifiedWarning
 from modeldyno.cli import cli, main
 from modeldyno.cli import load as load_command
-from modeldyno.errors import UncertifiedWarning
 from modeldyno.testing.server import serve_in_subprocess
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import pytest
 from tests.support.installed_plugins import run_beside
 from tests.support.packages import built_wheel
 
-from modeldyno import plugins
+from modeldyno.base import plugins
 
 PACKAGE = Path(__file__).parent.parent / "examples" / "plugins"
 MODULES = sorted((PACKAGE / "src" / "dyno_plugins").glob("*.py"))

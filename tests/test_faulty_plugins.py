@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.installed_plugins import install_package, run_beside
 
-from modeldyno import plugins
-from modeldyno.core.metrics.metric import METRICS
-from modeldyno.errors import FaultyPlugin, FaultyPluginWarning, MissingExtra, ModelDynoError
+from modeldyno.base import plugins
+from modeldyno.base.errors import FaultyPlugin, FaultyPluginWarning, MissingExtra, ModelDynoError
+from modeldyno.base.metrics.metric import METRICS
 from modeldyno.testing.sample_results import a_result
 
 if TYPE_CHECKING:

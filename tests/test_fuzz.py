@@ -27,7 +27,7 @@ from safetensors.torch import save_file
 from tests.test_safety_inspect import mutated
 
 import modeldyno
-from modeldyno.errors import ModelDynoError
+from modeldyno.base.errors import ModelDynoError
 from modeldyno.testing.loaders import is_one_sentence
 
 if TYPE_CHECKING:

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import modeldyno
-from modeldyno.adapters.samplers import device as device_sampler
-from modeldyno.core.result.result import FailureKind
-from modeldyno.environment.idle import IdleRule, why_busy
+from modeldyno.base.result.result import FailureKind
+from modeldyno.engine.environment.idle import IdleRule, why_busy
+from modeldyno.engine.samplers import device as device_sampler
 from modeldyno.regions.recorder import Profiled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from modeldyno.core.result.result import Result
+    from modeldyno.base.result.result import Result
 
 torch = pytest.importorskip("torch")
 pytestmark = [

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import modeldyno
-from modeldyno.adapters.backends import tensorrt as backend
-from modeldyno.core.spec.model_ref import ModelRef
-from modeldyno.errors import RequestError
-from modeldyno.plugins import loader
+from modeldyno.base.errors import RequestError
+from modeldyno.base.job.model_ref import ModelRef
+from modeldyno.base.plugins import loader
+from modeldyno.engine.backends import tensorrt as backend
 
 if TYPE_CHECKING:
-    from modeldyno.core.agreement.conversion import Conversion, Converted
+    from modeldyno.conversion.agreement.conversion import Conversion, Converted
 
 pytest.importorskip("tensorrt")
 cuda = pytest.importorskip("cuda.bindings.runtime")

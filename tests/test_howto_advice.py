@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING
 import pytest
 
 import modeldyno
+from modeldyno.base.metrics.measurement_plan import Plan
 from modeldyno.cli import advise as advise_command
 from modeldyno.cli import cli, main
 from modeldyno.cli.documents import trend_command
-from modeldyno.core.advice.advice import Advice
-from modeldyno.core.advice.rules import RULES
-from modeldyno.core.metrics.measurement_plan import Plan
+from modeldyno.comparison.change.advice import Advice
+from modeldyno.profiling.findings.rules import RULES
 from modeldyno.testing.sample_results import a_small_result
 from modeldyno.testing.server import serve_in_subprocess
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from modeldyno.base.job.job import Job
     from modeldyno.comparison.advise import AdviseOptions
-    from modeldyno.core.spec.job import Job
-    from modeldyno.runtime.session import RunSession
+    from modeldyno.engine.runtime.session import RunSession
 
 ROOT = Path(__file__).parents[1]
 DIGITS = str(ROOT / "examples" / "digits" / "digits.onnx")

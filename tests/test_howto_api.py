@@ -13,7 +13,7 @@ import pytest
 
 import modeldyno
 from modeldyno import Plan, UncertifiedWarning
-from modeldyno.api import model_profiler
+from modeldyno.compat import model_profiler
 from modeldyno.regions.recorder import profiled
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def test_the_recipe_for_regions_runs(tmp_path: Path) -> None:
 
 @pytest.mark.pages
 @pytest.mark.usefixtures("quick")
-@pytest.mark.filterwarnings("ignore::modeldyno.errors.UncertifiedWarning")
+@pytest.mark.filterwarnings("ignore::modeldyno.base.errors.UncertifiedWarning")
 def test_the_page_on_the_model_profiler_runs() -> None:
     """Its blocks run one after the other, and its files are written."""
     pytest.importorskip("torch")
@@ -89,7 +89,7 @@ def test_the_page_on_the_model_profiler_runs() -> None:
 
 @pytest.mark.pages
 @pytest.mark.usefixtures("quick")
-@pytest.mark.filterwarnings("ignore::modeldyno.errors.UncertifiedWarning")
+@pytest.mark.filterwarnings("ignore::modeldyno.base.errors.UncertifiedWarning")
 def test_the_recipe_for_the_model_profiler_runs(capsys: pytest.CaptureFixture[str]) -> None:
     """Every configuration is told, and every linear layer."""
     pytest.importorskip("torch")

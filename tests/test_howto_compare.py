@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 import modeldyno
+from modeldyno.base.stats.schedule import RoundSchedule
 from modeldyno.cli import cli
 from modeldyno.cli import compare as module
 from modeldyno.cli import inspect as analysing
+from modeldyno.comparison.change.build import parse_smallest_effects
+from modeldyno.comparison.change.comparison import SMALLEST_EFFECT, CandidateComparison, ChangeVerdict
+from modeldyno.comparison.change.default_metrics import SMALLEST
 from modeldyno.comparison.explain import CLOSE
-from modeldyno.core.comparison.build import parse_smallest_effects
-from modeldyno.core.comparison.comparison import SMALLEST_EFFECT, CandidateComparison, ChangeVerdict
-from modeldyno.core.comparison.default_metrics import SMALLEST
-from modeldyno.core.comparison.schedule import RoundSchedule
 from modeldyno.testing.sample_results import a_result
 
 PAGE = (Path(__file__).parent.parent / "docs" / "howto" / "compare.md").read_text(encoding="utf-8")

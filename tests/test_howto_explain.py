@@ -12,15 +12,15 @@ import pytest
 from tests.support.sample_explanations import LOADED, a_served_result
 
 import modeldyno
-from modeldyno import plugins
+from modeldyno.base import plugins
+from modeldyno.base.metrics.doubt import CODES
 from modeldyno.cli import cli, main
 from modeldyno.cli import explain as module
-from modeldyno.core.load import explanation
-from modeldyno.core.load.explanation import HopName
-from modeldyno.core.metrics.doubt import CODES
-from modeldyno.loadtest.explanation import CONCURRENCY, MAX_TIME, ROUNDS
+from modeldyno.serving.load import explanation
+from modeldyno.serving.load.explanation import HopName
+from modeldyno.serving.loadtest.explanation import CONCURRENCY, MAX_TIME, ROUNDS
+from modeldyno.serving.views.explanation import headline
 from modeldyno.testing.server import serve_in_subprocess
-from modeldyno.views.load.explanation import headline
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "howto" / "explain-a-latency.md").read_text(encoding="utf-8")

@@ -14,9 +14,9 @@ import pytest
 pytest.importorskip("torch")
 
 import modeldyno
-from modeldyno import plugins
-from modeldyno.core.static.flops import Count, count_op
-from modeldyno.core.static.graph import Op, Tensor
+from modeldyno.base import plugins
+from modeldyno.models.flops import Count, count_op
+from modeldyno.models.static.graph import Op, Tensor
 
 HOWTO = Path(__file__).parent.parent / "docs" / "howto"
 PAGE = (HOWTO / "count-your-operator.md").read_text(encoding="utf-8")

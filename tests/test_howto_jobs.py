@@ -13,7 +13,7 @@ import yaml
 
 import modeldyno
 from modeldyno.cli import main
-from modeldyno.documents.job_file import read_jobs
+from modeldyno.profiling.job_file import read_jobs
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "howto" / "write-job-files.md").read_text(encoding="utf-8")

@@ -13,10 +13,10 @@ import pytest
 from tests.support.mlflow_store import add_version, new_store
 
 import modeldyno
+from modeldyno.base.yaml_file import parse_yaml_text
 from modeldyno.cli import main
-from modeldyno.core.registry.policy import DEFAULT
-from modeldyno.documents.yaml_file import parse_yaml_text
-from modeldyno.environment.mlflow_client import mlflow_client
+from modeldyno.engine.environment.mlflow_client import mlflow_client
+from modeldyno.registry.records.policy import DEFAULT
 from modeldyno.sweeps.model_set import split_models
 
 if TYPE_CHECKING:
@@ -88,8 +88,8 @@ def make_workers_quick(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let workers measure one short figure in a store of its own, however busy the machine is."""
     quick = replace(DEFAULT, convert=(), batch_sizes=(1,), max_time=0.3)
     monkeypatch.setattr("modeldyno.registry.policies.DEFAULT", quick)
-    monkeypatch.setattr("modeldyno.environment.idle.why_busy", lambda _device, _rule: None)
-    monkeypatch.setattr("modeldyno.environment.device_lock._folder", lambda: folder)
+    monkeypatch.setattr("modeldyno.engine.environment.idle.why_busy", lambda _device, _rule: None)
+    monkeypatch.setattr("modeldyno.engine.environment.device_lock._folder", lambda: folder)
     monkeypatch.setenv("MODELDYNO_STORE", f"sqlite:///{folder}/store.db")
 
 

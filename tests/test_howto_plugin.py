@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 import modeldyno
-from modeldyno.core.metrics.measurement import Measurement, observed_number
-from modeldyno.core.metrics.metric import METRICS
-from modeldyno.errors import RequestError
-from modeldyno.runtime.events import event_of
+from modeldyno.base.errors import RequestError
+from modeldyno.base.metrics.measurement import Measurement, observed_number
+from modeldyno.base.metrics.metric import METRICS
+from modeldyno.engine.runtime.events import event_of
 
 PAGE = (Path(__file__).parent.parent / "docs" / "howto" / "add-a-metric.md").read_text(encoding="utf-8")
 NET = """import torch

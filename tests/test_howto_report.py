@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from modeldyno import plugins
-from modeldyno.adapters.reporters import pdf
-from modeldyno.interfaces.reporter import LaysOut, Tabulates
+from modeldyno.base import plugins
+from modeldyno.reports import pdf
+from modeldyno.reports.interface import LaysOut, Tabulates
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "howto" / "report.md").read_text(encoding="utf-8")

@@ -79,8 +79,8 @@ def test_the_client_of_the_page_for_users_of_modelci_runs(
     place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It is measured with one batch size, with two, and on each device that is idle."""
-    monkeypatch.setattr("modeldyno.api.server_profiler.IdleRule", lambda **_: ANY_LOAD)
-    monkeypatch.setattr("modeldyno.environment.device_lock._folder", lambda: tmp_path)
+    monkeypatch.setattr("modeldyno.compat.server_profiler.IdleRule", lambda **_: ANY_LOAD)
+    monkeypatch.setattr("modeldyno.engine.environment.device_lock._folder", lambda: tmp_path)
     text = (HOWTO / "come-from-modelci.md").read_text(encoding="utf-8").replace(PLACE, place)
     _, script = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     names: dict[str, Any] = {}

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from modeldyno.base.yaml_file import parse_yaml_text
 from modeldyno.cli import cli
 from modeldyno.cli import load as load_command
 from modeldyno.cli.actions.sweep import merge_config
 from modeldyno.cli.sweep import command as sweep_command
-from modeldyno.documents.yaml_file import parse_yaml_text
 from modeldyno.sweeps import build as words_of
 
 if TYPE_CHECKING:
-    from modeldyno.core.study.study import Study
+    from modeldyno.sweeps.study.study import Study
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "howto" / "load-several-models.md").read_text(encoding="utf-8")

@@ -6,7 +6,7 @@ import os
 import pwd
 from typing import TYPE_CHECKING
 
-from modeldyno.identity import actor
+from modeldyno.base.identity import actor
 
 if TYPE_CHECKING:
     import pytest

@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hin
 
 import pytest
 
-from modeldyno import codec, options, plugins
-from modeldyno.adapters.stores import rows
+from modeldyno.base import codec, options, plugins
+from modeldyno.base.codec.numbers import check_numbers
+from modeldyno.base.errors import ModelDynoError, RequestError
+from modeldyno.base.job.job import Job
+from modeldyno.base.job.model_ref import ModelRef
+from modeldyno.base.yaml_file import FileConfig
 from modeldyno.cli.options import _reading
-from modeldyno.codec.numbers import check_numbers
-from modeldyno.core.registry import records
-from modeldyno.core.registry.policy import Policy
-from modeldyno.core.registry.webhooks import Webhook
-from modeldyno.core.spec.job import Job
-from modeldyno.core.spec.model_ref import ModelRef
-from modeldyno.core.study.study import Study, Trial
-from modeldyno.documents.yaml_file import FileConfig
-from modeldyno.errors import ModelDynoError, RequestError
 from modeldyno.registry import policies, register
+from modeldyno.registry.records import records
+from modeldyno.registry.records.policy import Policy
+from modeldyno.registry.records.webhooks import Webhook
+from modeldyno.stores import rows
 from modeldyno.sweeps import build, value_parsers
+from modeldyno.sweeps.study.study import Study, Trial
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

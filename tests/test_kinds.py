@@ -12,19 +12,19 @@ from tests.support.sample_explanations import an_explanation
 from tests.support.sample_reports import a_large_study, a_measured_comparison
 
 import modeldyno
-from modeldyno import codec, kinds, plugins
+from modeldyno.base import codec, kinds, plugins
+from modeldyno.base.errors import RequestError, UnreadableDocument
+from modeldyno.base.report.blocks import Heading, Notice, Severity
+from modeldyno.base.views.view_options import ViewOptions
 from modeldyno.cli import cli
-from modeldyno.core.report.blocks import Heading, Notice, Severity
-from modeldyno.errors import RequestError, UnreadableDocument
 from modeldyno.testing.reporters import full_result
 from modeldyno.testing.sample_conversions import a_conversion
 from modeldyno.testing.sample_series import a_capacity, a_comparison, a_ladder, a_trend
-from modeldyno.views.view_options import ViewOptions
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from modeldyno.document import Document, StoredDocument
+    from modeldyno.base.document import Document, StoredDocument
 
 MADE: dict[str, StoredDocument] = {
     "result": full_result(),

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import click
 import pytest
 
+from modeldyno.base.errors import LINE
 from modeldyno.cli import cli, main
 from modeldyno.cli.actions.model_analyzer import suggest
-from modeldyno.errors import LINE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -216,7 +216,7 @@ print(f"Peak Memory: {{profile_results['memory']['peak'] / 1024**3:.2f}} GB")
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::modeldyno.errors.UndecidedWarning")
+@pytest.mark.filterwarnings("ignore::modeldyno.base.errors.UndecidedWarning")
 def test_a_session_of_a_model_profiler_runs_as_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,21 +11,21 @@ import pytest
 from tests.support.simulated_load import in_lock_step
 from tests.test_served_truth import Replay, Session
 
-from modeldyno.adapters.probes import load as probe
-from modeldyno.adapters.probes import load_monitor
-from modeldyno.core.metrics.constraints import Constraint
-from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.metrics.measurement import Distribution, Measurement
-from modeldyno.core.metrics.measurement_plan import Plan
-from modeldyno.core.result.result import Failure
-from modeldyno.core.spec.load_spec import Load
-from modeldyno.interfaces.probe import Subject
+from modeldyno.base.job.load_spec import Load
+from modeldyno.base.metrics.constraints import Constraint
+from modeldyno.base.metrics.doubt import Doubt
+from modeldyno.base.metrics.measurement import Distribution, Measurement
+from modeldyno.base.metrics.measurement_plan import Plan
+from modeldyno.base.result.result import Failure
+from modeldyno.engine.interfaces.probe import Subject
+from modeldyno.serving.probes import load as probe
+from modeldyno.serving.probes import load_monitor
 from modeldyno.testing.fakes import a_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from modeldyno.core.load.request_log import Records
+    from modeldyno.serving.load.request_log import Records
 
 DEFAULT = Plan(may_extend=True)
 TOKENS = 64
@@ -51,7 +51,7 @@ def probed(
     def replayed(*_: object, **__: object) -> Iterator[Replay]:
         yield replay
 
-    monkeypatch.setattr("modeldyno.loadgen.driver_pool.run_load_drivers", replayed)
+    monkeypatch.setattr("modeldyno.serving.loadgen.driver_pool.run_load_drivers", replayed)
     monkeypatch.setattr(load_monitor, "perf_counter", lambda: replay.now * 1e-9)
     monkeypatch.setattr(load_monitor, "monotonic_ns", lambda: replay.now)
     events = list(probe.measure(Subject(model=a_model(), session=Session(), load=load), plan))

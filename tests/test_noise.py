@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from modeldyno.core.metrics.measurement_plan import Plan
-from modeldyno.core.spec.job import Job
-from modeldyno.core.spec.model_ref import ModelRef
-from modeldyno.runtime.child_process import subprocess_executor
+from modeldyno.base.job.job import Job
+from modeldyno.base.job.model_ref import ModelRef
+from modeldyno.base.metrics.measurement_plan import Plan
+from modeldyno.engine.runtime.child_process import subprocess_executor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from modeldyno.core.result.result import Result
+    from modeldyno.base.result.result import Result
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="cores cannot be chosen here")
 CORE = max(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0

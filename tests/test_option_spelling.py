@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 import modeldyno
+from modeldyno.base.metrics.measurement_plan import Plan
+from modeldyno.base.option_spelling import FIELDS, KNOBS, spell_for_command_line, spell_for_python
 from modeldyno.cli import COMMANDS, cli
-from modeldyno.core.metrics.measurement_plan import Plan
-from modeldyno.option_spelling import FIELDS, KNOBS, spell_for_command_line, spell_for_python
 
-CORE = Path(import_module("modeldyno.core.spec").__file__ or "").parents[1]
+CORE = Path(import_module("modeldyno.base.job").__file__ or "").parents[1]
 NAMED = re.compile(r"`([a-z_]+)(?:=|`)")
 ONLY_OPTIONS = {"demand", "find_load"}
 """Fields that no function of the Python API has."""

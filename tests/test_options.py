@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import modeldyno
-from modeldyno.api import load as api_load
-from modeldyno.api.profile import split_plan
+from modeldyno.base.job.load_spec import Load
+from modeldyno.base.metrics.measurement_plan import Plan
+from modeldyno.base.options import BYTES, COUNT, LOAD, PLAN, SECONDS, SEQUENCE, SHARE, Option
+from modeldyno.base.stats import units
+from modeldyno.base.stats.units import UNITS, parse_quantity
 from modeldyno.cli import cli
 from modeldyno.cli.actions import load as load_action
-from modeldyno.core.metrics.measurement_plan import Plan
-from modeldyno.core.spec.load_spec import Load
-from modeldyno.core.stats import units
-from modeldyno.core.stats.units import UNITS, parse_quantity
-from modeldyno.options import BYTES, COUNT, LOAD, PLAN, SECONDS, SEQUENCE, SHARE, Option
+from modeldyno.profiling.api.profile import split_plan
+from modeldyno.serving.api import load as api_load
 from modeldyno.sweeps import schema, value_parsers
 
 if TYPE_CHECKING:

@@ -17,11 +17,11 @@ import click
 import pytest
 
 import modeldyno
-from modeldyno.api import advise as api_advise
+from modeldyno.base.options import LOAD
+from modeldyno.base.stats import schedule
 from modeldyno.cli import COMMANDS, cli
 from modeldyno.cli.actions import options as options_action
-from modeldyno.core.comparison import schedule
-from modeldyno.options import LOAD
+from modeldyno.comparison.api import advise as api_advise
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -51,7 +51,7 @@ FUNCTIONS: dict[str, str | Nowhere] = {
     "run": "run_jobs",  # a script that runs in Python decorates with @profiled
     "engine": Nowhere("installs programs on a machine, once, before anything is measured"),
     "help": Nowhere("Python has help()"),
-    "servers": "list_servers",  # the package modeldyno.servers has the name
+    "servers": "list_servers",  # the package modeldyno.serving.servers has the name
     "servers stop": "stop_server",
     "worker": "work",
     "registry": Nowhere("a group: each of its commands has a function"),

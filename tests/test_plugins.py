@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from modeldyno import plugins
-from modeldyno.errors import MissingExtra, UnknownName
+from modeldyno.base import plugins
+from modeldyno.base.errors import MissingExtra, UnknownName
 
 HEAVY = ("numpy", "torch", "onnx", "onnxruntime", "transformers", "rich")
 
@@ -18,7 +18,7 @@ HEAVY = ("numpy", "torch", "onnx", "onnxruntime", "transformers", "rich")
 def test_importing_a_plugin_imports_no_framework() -> None:
     """The parent process can look at a plugin for nothing: all of them, one after the other."""
     code = (
-        "import sys; from modeldyno import plugins\n"
+        "import sys; from modeldyno.base import plugins\n"
         "for kind in ('loader', 'backend', 'probe', 'sampler'):\n"
         "    for name in plugins.names(kind):\n"
         "        plugins.resolve(kind, name)\n"
@@ -82,7 +82,7 @@ def test_what_to_install_is_what_the_extras_declare() -> None:
 
 def test_a_part_that_is_gone_is_no_package_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a package has lost since it was installed is told apart from a package that is wanted."""
-    entry = EntryPoint(name="gone", value="modeldyno.adapters.loaders.gone:x", group="modeldyno.loaders")
+    entry = EntryPoint(name="gone", value="modeldyno.models.loaders.gone:x", group="modeldyno.loaders")
     monkeypatch.setattr(plugins, "_entry_points", lambda _kind: {"gone": entry})
 
     with pytest.raises(MissingExtra, match="modeldyno has changed since it was installed"):
@@ -95,7 +95,7 @@ def test_python_that_a_model_has_emptied_is_no_fault_of_the_installation(
     """What is running cannot be missing: code that ran in this process has cleared `sys.path`."""
 
     class Gone:
-        module = "modeldyno.adapters.loaders.onnx"
+        module = "modeldyno.models.loaders.onnx"
 
         def load(self) -> None:
             raise ModuleNotFoundError(name="modeldyno")

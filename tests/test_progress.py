@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from modeldyno import progress
-from modeldyno.core.result.result import Event, Progressed
+from modeldyno.base import progress
+from modeldyno.base.result.result import Event, Progressed
 
 
 class Terminal(io.StringIO):

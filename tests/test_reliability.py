@@ -17,20 +17,21 @@ import pytest
 from tests.support import faulty_models
 from tests.support import tiny_onnx as models
 
-from modeldyno import codec, plugins
-from modeldyno.adapters.backends.python import Session
-from modeldyno.adapters.loaders import onnx, url
-from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.result.result import Failure, FailureKind
-from modeldyno.core.spec.load_spec import Load
-from modeldyno.core.spec.model_ref import ModelRef
+from modeldyno.base import codec, plugins
+from modeldyno.base.errors import RequestError
+from modeldyno.base.job.load_spec import Load
+from modeldyno.base.job.model_ref import ModelRef
+from modeldyno.base.metrics.doubt import Doubt
+from modeldyno.base.result.result import Failure, FailureKind
 from modeldyno.dashboard.server import HOST
-from modeldyno.data.batches import Payload
-from modeldyno.errors import RequestError
-from modeldyno.runtime.events import RunStage
-from modeldyno.runtime.output_checks import check_outputs
-from modeldyno.runtime.session_setup import first_call
-from modeldyno.servers.tcp_ports import LOOPBACK
+from modeldyno.engine.backends.python import Session
+from modeldyno.engine.data.batches import Payload
+from modeldyno.engine.runtime.events import RunStage
+from modeldyno.engine.runtime.output_checks import check_outputs
+from modeldyno.engine.runtime.session_setup import first_call
+from modeldyno.models.loaders import onnx
+from modeldyno.serving.loaders import url
+from modeldyno.serving.servers.tcp_ports import LOOPBACK
 from modeldyno.testing.fakes import a_model
 from modeldyno.testing.server import serve_in_subprocess
 
@@ -281,7 +282,7 @@ def test_only_the_dashboard_waits_for_requests() -> None:
 
     assert lines == {
         "dashboard/server.py": ["return socket.create_server((host, port), family=family)"],
-        "servers/tcp_ports.py": ["probe.bind((LOOPBACK, port))"],
+        "serving/servers/tcp_ports.py": ["probe.bind((LOOPBACK, port))"],
         "testing/endless_answers.py": ['with socket.create_server(("127.0.0.1", 0)) as listening:'],
         "testing/server.py": ["listening = await loop.create_server("],
     }

@@ -36,11 +36,11 @@ pytest.importorskip("torch")
 import torch
 from tests.zoo import configs, modules
 
-from modeldyno import plugins
-from modeldyno.adapters.loaders import hf, safetensors, torch_export, torchscript
-from modeldyno.core.metrics.measurement_plan import Plan
-from modeldyno.core.spec.model_ref import ModelRef
-from modeldyno.errors import ModelDynoError, RequestError
+from modeldyno.base import plugins
+from modeldyno.base.errors import ModelDynoError, RequestError
+from modeldyno.base.job.model_ref import ModelRef
+from modeldyno.base.metrics.measurement_plan import Plan
+from modeldyno.models.loaders import hf, safetensors, torch_export, torchscript
 from modeldyno.profiling.request import Request
 from modeldyno.profiling.run import run_request
 from modeldyno.testing.loaders import is_one_sentence
@@ -48,7 +48,7 @@ from modeldyno.testing.loaders import is_one_sentence
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from modeldyno.interfaces.loader import Loader
+    from modeldyno.models.interface import Loader
 
 FILES = ("torchscript", "exported", "hf", "hf-config", "safetensors", "onnx")
 """Schemes whose locator is a file or a directory; the others name code, which the user trusts."""

@@ -18,20 +18,20 @@ import pytest
 from tests.support import queueing_theory as queueing
 from tests.support.simulated_load import simulate
 
-from modeldyno.adapters.probes import load as probe
-from modeldyno.adapters.probes import load_monitor
-from modeldyno.core.load import load_analysis
-from modeldyno.core.load.request_log import Records, join_records
-from modeldyno.core.load.request_target import Target, Transport
-from modeldyno.core.load.steady_window import SteadyWindow
-from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.metrics.measurement import CLIENT_LIMITED, SATURATED, Distribution, Measurement
-from modeldyno.core.metrics.measurement_plan import Plan
-from modeldyno.core.spec.load_spec import Arrivals, Load
-from modeldyno.core.stats import statistics
-from modeldyno.interfaces.probe import Subject
-from modeldyno.loadgen.driver_pool import run_load_drivers
-from modeldyno.loadgen.running_load import DriverUsage, LoadEnd, LoadProgress
+from modeldyno.base.job.load_spec import Arrivals, Load
+from modeldyno.base.metrics.doubt import Doubt
+from modeldyno.base.metrics.measurement import CLIENT_LIMITED, SATURATED, Distribution, Measurement
+from modeldyno.base.metrics.measurement_plan import Plan
+from modeldyno.base.stats import statistics
+from modeldyno.engine.interfaces.probe import Subject
+from modeldyno.engine.interfaces.request_target import Target, Transport
+from modeldyno.serving.load import load_analysis
+from modeldyno.serving.load.request_log import Records, join_records
+from modeldyno.serving.load.steady_window import SteadyWindow
+from modeldyno.serving.loadgen.driver_pool import run_load_drivers
+from modeldyno.serving.loadgen.running_load import DriverUsage, LoadEnd, LoadProgress
+from modeldyno.serving.probes import load as probe
+from modeldyno.serving.probes import load_monitor
 from modeldyno.testing.fakes import a_model
 from modeldyno.testing.server import serve_in_subprocess
 from modeldyno.testing.service_model import Service, Stall, constant, exponential
@@ -267,7 +267,7 @@ def probed(
     def replayed(*_: object, **__: object) -> Iterator[Replay]:
         yield replay
 
-    monkeypatch.setattr("modeldyno.loadgen.driver_pool.run_load_drivers", replayed)
+    monkeypatch.setattr("modeldyno.serving.loadgen.driver_pool.run_load_drivers", replayed)
     monkeypatch.setattr(load_monitor, "perf_counter", lambda: replay.now * 1e-9)
     monkeypatch.setattr(load_monitor, "monotonic_ns", lambda: replay.now)
     yielded = list(probe.measure(Subject(model=a_model(), session=Session(), load=load), plan))

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import modeldyno
-from modeldyno import Plan, clock
-from modeldyno.clock import ClockCheck, WrongClock
-from modeldyno.core.result.result import FailureKind
+from modeldyno import Plan
+from modeldyno.base import clock
+from modeldyno.base.clock import ClockCheck, WrongClock
+from modeldyno.base.result.result import FailureKind
 from modeldyno.regions.recorder import Profiled
 
 if TYPE_CHECKING:
@@ -147,5 +148,5 @@ def test_only_the_module_of_clocks_and_programs_of_their_own_read_those_of_the_m
     readers = {path.name for path in source.rglob("*.py") if pattern.search(path.read_text("utf-8"))}
 
     assert readers - programs <= {"clock.py", "checked_calls.py"} | {
-        path.name for path in (source / "servers" / "inside_server").glob("*.py")
+        path.name for path in (source / "serving" / "servers" / "inside_server").glob("*.py")
     }

@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING
 import click
 
 import modeldyno
-from modeldyno.api.error_wording import readable_signature
+from modeldyno.base.metrics.doubt import CODES
+from modeldyno.base.metrics.metric import METRICS
 from modeldyno.cli import COMMANDS, cli
 from modeldyno.cli.help_pages import show_all_options
-from modeldyno.core.metrics.doubt import CODES
-from modeldyno.core.metrics.metric import METRICS
-from modeldyno.core.static.flops.registry import describe_formula, formulas
+from modeldyno.models.flops.registry import describe_formula, formulas
+from modeldyno.profiling.api.error_wording import readable_signature
 from modeldyno.sweeps import model_analyzer_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from modeldyno.core.static.flops import Formula
+    from modeldyno.models.flops import Formula
 
 HERE = Path(__file__).parent
 _UNITS = {"": "count", "1": "fraction"}
@@ -216,7 +216,7 @@ _HEADINGS = {
     "inspectors": "Inspect a server",
     "server_profiler": "Inspect a server",
 }
-"""Module of `modeldyno.api` to the heading under which its names stand."""
+"""Module of `modeldyno.compat.deeplite` to the heading under which its names stand."""
 
 
 def _describe_name(name: str) -> Iterator[str]:

@@ -8,199 +8,199 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.document import use_presentation
+from modeldyno.base.document import use_presentation
 
 if TYPE_CHECKING:  # for type checkers, which do not know what `__getattr__` gives
     __version__: str
-    from modeldyno.api.advise import advise as advise
-    from modeldyno.api.advise import trend as trend
-    from modeldyno.api.benchmark import Benchmark as Benchmark
-    from modeldyno.api.compare import compare as compare
-    from modeldyno.api.compare import read_comparison as read_comparison
-    from modeldyno.api.compare import save_comparison as save_comparison
-    from modeldyno.api.convert import convert as convert
-    from modeldyno.api.devices import devices as devices
-    from modeldyno.api.documents import comment as comment
-    from modeldyno.api.documents import export as export
-    from modeldyno.api.documents import findings as findings
-    from modeldyno.api.documents import import_results as import_results
-    from modeldyno.api.documents import list_plugins as list_plugins
-    from modeldyno.api.documents import list_results as list_results
-    from modeldyno.api.documents import prune as prune
-    from modeldyno.api.documents import read as read
-    from modeldyno.api.documents import reconcile as reconcile
-    from modeldyno.api.documents import replicas as replicas
-    from modeldyno.api.documents import report as report
-    from modeldyno.api.documents import rm as rm
-    from modeldyno.api.documents import save_verdict as save_verdict
-    from modeldyno.api.documents import schema as schema
-    from modeldyno.api.documents import show as show
-    from modeldyno.api.documents import tag as tag
-    from modeldyno.api.documents import verify as verify
-    from modeldyno.api.explain import explain as explain
-    from modeldyno.api.gate import Regressions as Regressions
-    from modeldyno.api.gate import check as check
-    from modeldyno.api.gate import detect_regressions as detect_regressions
-    from modeldyno.api.gate import doctor as doctor
-    from modeldyno.api.gate import gate as gate
-    from modeldyno.api.gate import load_baseline as load_baseline
-    from modeldyno.api.idle import idle_devices as idle_devices
-    from modeldyno.api.inspectors import BaseModelInspector as BaseModelInspector
-    from modeldyno.api.inspectors import CVONNXClient as CVONNXClient
-    from modeldyno.api.inspectors import CVTFSClient as CVTFSClient
-    from modeldyno.api.inspectors import CVTorchClient as CVTorchClient
-    from modeldyno.api.inspectors import CVTRTClient as CVTRTClient
-    from modeldyno.api.inspectors import OpenAIInspector as OpenAIInspector
-    from modeldyno.api.inspectors import ServerInspector as ServerInspector
-    from modeldyno.api.inspectors import TensorFlowGrpcInspector as TensorFlowGrpcInspector
-    from modeldyno.api.inspectors import TensorFlowInspector as TensorFlowInspector
-    from modeldyno.api.inspectors import TorchServeInspector as TorchServeInspector
-    from modeldyno.api.inspectors import TritonGrpcInspector as TritonGrpcInspector
-    from modeldyno.api.inspectors import TritonInspector as TritonInspector
-    from modeldyno.api.jobs import job_of as job_of
-    from modeldyno.api.jobs import run_jobs as run_jobs
-    from modeldyno.api.load import find_load as find_load
-    from modeldyno.api.load import load as load
-    from modeldyno.api.load import load_curve as load_curve
-    from modeldyno.api.load import rerank_load as rerank_load
-    from modeldyno.api.metrics import register_metric as register_metric
-    from modeldyno.api.model_profiler import ModelProfiler as ModelProfiler
-    from modeldyno.api.open_model import OpenModel as OpenModel
-    from modeldyno.api.open_model import open_model as open_model
-    from modeldyno.api.profile import BoundBroken as BoundBroken
-    from modeldyno.api.profile import inspect as inspect
-    from modeldyno.api.profile import profile as profile
-    from modeldyno.api.profile import read_all as read_all
-    from modeldyno.api.profile import save as save
-    from modeldyno.api.profile import store as store
-    from modeldyno.api.registry import answer as answer
-    from modeldyno.api.registry import attach_result as attach_result
-    from modeldyno.api.registry import detach_result as detach_result
-    from modeldyno.api.registry import get_model as get_model
-    from modeldyno.api.registry import list_models as list_models
-    from modeldyno.api.registry import measure_model as measure_model
-    from modeldyno.api.registry import move_alias as move_alias
-    from modeldyno.api.registry import push as push
-    from modeldyno.api.registry import register as register
-    from modeldyno.api.registry import registry_history as registry_history
-    from modeldyno.api.registry import registry_policy as registry_policy
-    from modeldyno.api.registry import registry_tasks as registry_tasks
-    from modeldyno.api.registry import registry_webhook as registry_webhook
-    from modeldyno.api.registry import retrieve as retrieve
-    from modeldyno.api.registry import show_model as show_model
-    from modeldyno.api.registry import unregister as unregister
-    from modeldyno.api.registry import update as update
-    from modeldyno.api.registry import work as work
-    from modeldyno.api.result_dict import Figures as Figures
-    from modeldyno.api.serve import Server as Server
-    from modeldyno.api.serve import list_containers as list_containers
-    from modeldyno.api.serve import list_servers as list_servers
-    from modeldyno.api.serve import serve as serve
-    from modeldyno.api.serve import stop_server as stop_server
-    from modeldyno.api.server_profiler import Diagnosis as Diagnosis
-    from modeldyno.api.server_profiler import Profiler as Profiler
-    from modeldyno.api.sweep import export_configs as export_configs
-    from modeldyno.api.sweep import read_study as read_study
-    from modeldyno.api.sweep import rerank as rerank
-    from modeldyno.api.sweep import sweep as sweep
-    from modeldyno.api.sweep_models import from_model_analyzer as from_model_analyzer
-    from modeldyno.api.sweep_models import rank_models as rank_models
-    from modeldyno.api.sweep_models import sweep_models as sweep_models
-    from modeldyno.api.ui import ui as ui
-    from modeldyno.api.watch import watch as watch
-    from modeldyno.core.agreement.conversion import Conversion as Conversion
-    from modeldyno.core.comparison.comparison import Comparison as Comparison
-    from modeldyno.core.comparison.gate_report import GateReport as GateReport
-    from modeldyno.core.comparison.trend import Trend as Trend
-    from modeldyno.core.load.capacity import Capacity as Capacity
-    from modeldyno.core.load.explanation import Explanation as Explanation
-    from modeldyno.core.load.load_curve import LoadCurve as LoadCurve
-    from modeldyno.core.load.reconciliation import Reconciliation as Reconciliation
-    from modeldyno.core.metrics.constraints import Constraint as Constraint
-    from modeldyno.core.metrics.constraints import Verdict as Verdict
-    from modeldyno.core.metrics.measurement import Distribution as Distribution
-    from modeldyno.core.metrics.measurement_plan import Plan as Plan
-    from modeldyno.core.recompute.checks import Recomputation as Recomputation
-    from modeldyno.core.result.result import Result as Result
-    from modeldyno.core.spec.input_spec import InputSpec as InputSpec
-    from modeldyno.core.study.ranking import ranking as ranking
-    from modeldyno.core.study.study import Study as Study
-    from modeldyno.core.trace.memory_diff import MemoryChange as MemoryChange
-    from modeldyno.core.trace.memory_diff import memory_change as memory_change
-    from modeldyno.core.trace.regions import Schedule as Schedule
-    from modeldyno.environment.device_state import DeviceState as DeviceState
-    from modeldyno.errors import FaultyPluginWarning as FaultyPluginWarning
-    from modeldyno.errors import ModelDynoError as ModelDynoError
-    from modeldyno.errors import NotStoredWarning as NotStoredWarning
-    from modeldyno.errors import RequestError as RequestError
-    from modeldyno.errors import RunFailed as RunFailed
-    from modeldyno.errors import UncertifiedWarning as UncertifiedWarning
-    from modeldyno.errors import UndecidedWarning as UndecidedWarning
-    from modeldyno.loadtest.replicas import CostAnswer as CostAnswer
+    from modeldyno.base.errors import FaultyPluginWarning as FaultyPluginWarning
+    from modeldyno.base.errors import ModelDynoError as ModelDynoError
+    from modeldyno.base.errors import NotStoredWarning as NotStoredWarning
+    from modeldyno.base.errors import RequestError as RequestError
+    from modeldyno.base.errors import RunFailed as RunFailed
+    from modeldyno.base.errors import UncertifiedWarning as UncertifiedWarning
+    from modeldyno.base.errors import UndecidedWarning as UndecidedWarning
+    from modeldyno.base.job.input_spec import InputSpec as InputSpec
+    from modeldyno.base.metrics.constraints import Constraint as Constraint
+    from modeldyno.base.metrics.constraints import Verdict as Verdict
+    from modeldyno.base.metrics.measurement import Distribution as Distribution
+    from modeldyno.base.metrics.measurement_plan import Plan as Plan
+    from modeldyno.base.report.figure_checks import Recomputation as Recomputation
+    from modeldyno.base.result.result import Result as Result
+    from modeldyno.comparison.api.advise import advise as advise
+    from modeldyno.comparison.api.advise import trend as trend
+    from modeldyno.comparison.api.compare import compare as compare
+    from modeldyno.comparison.api.compare import read_comparison as read_comparison
+    from modeldyno.comparison.api.compare import save_comparison as save_comparison
+    from modeldyno.comparison.api.gate import Regressions as Regressions
+    from modeldyno.comparison.api.gate import check as check
+    from modeldyno.comparison.api.gate import detect_regressions as detect_regressions
+    from modeldyno.comparison.api.gate import doctor as doctor
+    from modeldyno.comparison.api.gate import gate as gate
+    from modeldyno.comparison.api.gate import load_baseline as load_baseline
+    from modeldyno.comparison.change.comparison import Comparison as Comparison
+    from modeldyno.comparison.change.gate_report import GateReport as GateReport
+    from modeldyno.comparison.change.trend import Trend as Trend
+    from modeldyno.compat.benchmark import Benchmark as Benchmark
+    from modeldyno.compat.inspectors import BaseModelInspector as BaseModelInspector
+    from modeldyno.compat.inspectors import CVONNXClient as CVONNXClient
+    from modeldyno.compat.inspectors import CVTFSClient as CVTFSClient
+    from modeldyno.compat.inspectors import CVTorchClient as CVTorchClient
+    from modeldyno.compat.inspectors import CVTRTClient as CVTRTClient
+    from modeldyno.compat.inspectors import OpenAIInspector as OpenAIInspector
+    from modeldyno.compat.inspectors import ServerInspector as ServerInspector
+    from modeldyno.compat.inspectors import TensorFlowGrpcInspector as TensorFlowGrpcInspector
+    from modeldyno.compat.inspectors import TensorFlowInspector as TensorFlowInspector
+    from modeldyno.compat.inspectors import TorchServeInspector as TorchServeInspector
+    from modeldyno.compat.inspectors import TritonGrpcInspector as TritonGrpcInspector
+    from modeldyno.compat.inspectors import TritonInspector as TritonInspector
+    from modeldyno.compat.model_profiler import ModelProfiler as ModelProfiler
+    from modeldyno.compat.server_profiler import Diagnosis as Diagnosis
+    from modeldyno.compat.server_profiler import Profiler as Profiler
+    from modeldyno.conversion.agreement.conversion import Conversion as Conversion
+    from modeldyno.conversion.api import convert as convert
+    from modeldyno.dashboard.api import ui as ui
+    from modeldyno.engine.api.devices import devices as devices
+    from modeldyno.engine.environment.device_state import DeviceState as DeviceState
+    from modeldyno.engine.trace.memory_diff import MemoryChange as MemoryChange
+    from modeldyno.engine.trace.memory_diff import memory_change as memory_change
+    from modeldyno.engine.trace.regions import Schedule as Schedule
+    from modeldyno.exchange.api import comment as comment
+    from modeldyno.exchange.api import export as export
+    from modeldyno.exchange.api import findings as findings
+    from modeldyno.exchange.api import import_results as import_results
+    from modeldyno.exchange.api import list_plugins as list_plugins
+    from modeldyno.exchange.api import list_results as list_results
+    from modeldyno.exchange.api import prune as prune
+    from modeldyno.exchange.api import read as read
+    from modeldyno.exchange.api import reconcile as reconcile
+    from modeldyno.exchange.api import replicas as replicas
+    from modeldyno.exchange.api import report as report
+    from modeldyno.exchange.api import rm as rm
+    from modeldyno.exchange.api import save_verdict as save_verdict
+    from modeldyno.exchange.api import schema as schema
+    from modeldyno.exchange.api import show as show
+    from modeldyno.exchange.api import tag as tag
+    from modeldyno.exchange.api import verify as verify
+    from modeldyno.exchange.jobs import job_of as job_of
+    from modeldyno.exchange.jobs import run_jobs as run_jobs
+    from modeldyno.exchange.reconciliation import Reconciliation as Reconciliation
+    from modeldyno.profiling.api.metrics import register_metric as register_metric
+    from modeldyno.profiling.api.profile import BoundBroken as BoundBroken
+    from modeldyno.profiling.api.profile import inspect as inspect
+    from modeldyno.profiling.api.profile import profile as profile
+    from modeldyno.profiling.api.profile import read_all as read_all
+    from modeldyno.profiling.api.profile import save as save
+    from modeldyno.profiling.api.profile import store as store
+    from modeldyno.profiling.api.result_dict import Figures as Figures
+    from modeldyno.regions.api import watch as watch
     from modeldyno.regions.recorder import Profiled as Profiled
     from modeldyno.regions.recorder import check_time as check_time
     from modeldyno.regions.recorder import profiled as profiled
+    from modeldyno.registry.api import answer as answer
+    from modeldyno.registry.api import attach_result as attach_result
+    from modeldyno.registry.api import detach_result as detach_result
+    from modeldyno.registry.api import get_model as get_model
+    from modeldyno.registry.api import list_models as list_models
+    from modeldyno.registry.api import measure_model as measure_model
+    from modeldyno.registry.api import move_alias as move_alias
+    from modeldyno.registry.api import push as push
+    from modeldyno.registry.api import register as register
+    from modeldyno.registry.api import registry_history as registry_history
+    from modeldyno.registry.api import registry_policy as registry_policy
+    from modeldyno.registry.api import registry_tasks as registry_tasks
+    from modeldyno.registry.api import registry_webhook as registry_webhook
+    from modeldyno.registry.api import retrieve as retrieve
+    from modeldyno.registry.api import show_model as show_model
+    from modeldyno.registry.api import unregister as unregister
+    from modeldyno.registry.api import update as update
+    from modeldyno.registry.api import work as work
+    from modeldyno.registry.idle_devices import idle_devices as idle_devices
+    from modeldyno.registry.open_model import OpenModel as OpenModel
+    from modeldyno.registry.open_model import open_model as open_model
+    from modeldyno.serving.api.explain import explain as explain
+    from modeldyno.serving.api.load import find_load as find_load
+    from modeldyno.serving.api.load import load as load
+    from modeldyno.serving.api.load import load_curve as load_curve
+    from modeldyno.serving.api.load import rerank_load as rerank_load
+    from modeldyno.serving.api.serve import Server as Server
+    from modeldyno.serving.api.serve import list_containers as list_containers
+    from modeldyno.serving.api.serve import list_servers as list_servers
+    from modeldyno.serving.api.serve import serve as serve
+    from modeldyno.serving.api.serve import stop_server as stop_server
+    from modeldyno.serving.load.capacity import Capacity as Capacity
+    from modeldyno.serving.load.explanation import Explanation as Explanation
+    from modeldyno.serving.load.load_curve import LoadCurve as LoadCurve
+    from modeldyno.serving.loadtest.replicas import CostAnswer as CostAnswer
+    from modeldyno.sweeps.api.sweep import export_configs as export_configs
+    from modeldyno.sweeps.api.sweep import read_study as read_study
+    from modeldyno.sweeps.api.sweep import rerank as rerank
+    from modeldyno.sweeps.api.sweep import sweep as sweep
+    from modeldyno.sweeps.api.sweep_models import from_model_analyzer as from_model_analyzer
+    from modeldyno.sweeps.api.sweep_models import rank_models as rank_models
+    from modeldyno.sweeps.api.sweep_models import sweep_models as sweep_models
+    from modeldyno.sweeps.study.ranking import ranking as ranking
+    from modeldyno.sweeps.study.study import Study as Study
 
 _NAMES = {
-    "api.advise": "advise trend",
-    "api.benchmark": "Benchmark",
-    "api.compare": "compare read_comparison save_comparison",
-    "api.convert": "convert",
-    "api.devices": "devices",
-    "api.documents": """
+    "comparison.api.advise": "advise trend",
+    "compat.benchmark": "Benchmark",
+    "comparison.api.compare": "compare read_comparison save_comparison",
+    "conversion.api": "convert",
+    "engine.api.devices": "devices",
+    "exchange.api": """
         comment export findings import_results list_plugins list_results prune read reconcile replicas
         report rm save_verdict schema show tag verify
     """,
-    "api.explain": "explain",
-    "api.gate": "Regressions check detect_regressions doctor gate load_baseline",
-    "api.idle": "idle_devices",
-    "api.inspectors": """
+    "serving.api.explain": "explain",
+    "comparison.api.gate": "Regressions check detect_regressions doctor gate load_baseline",
+    "registry.idle_devices": "idle_devices",
+    "compat.inspectors": """
         BaseModelInspector CVONNXClient CVTFSClient CVTRTClient CVTorchClient OpenAIInspector
         ServerInspector TensorFlowGrpcInspector TensorFlowInspector TorchServeInspector TritonGrpcInspector
         TritonInspector
     """,
-    "api.jobs": "job_of run_jobs",
-    "api.load": "find_load load load_curve rerank_load",
-    "api.metrics": "register_metric",
-    "api.model_profiler": "ModelProfiler",
-    "api.open_model": "OpenModel open_model",
-    "api.profile": "BoundBroken inspect profile read_all save store",
-    "api.registry": """
+    "exchange.jobs": "job_of run_jobs",
+    "serving.api.load": "find_load load load_curve rerank_load",
+    "profiling.api.metrics": "register_metric",
+    "compat.model_profiler": "ModelProfiler",
+    "registry.open_model": "OpenModel open_model",
+    "profiling.api.profile": "BoundBroken inspect profile read_all save store",
+    "registry.api": """
         answer attach_result detach_result get_model list_models measure_model move_alias push register
         registry_history registry_policy registry_tasks registry_webhook retrieve show_model unregister
         update work
     """,
-    "api.result_dict": "Figures",
-    "api.serve": "Server list_containers list_servers serve stop_server",
-    "api.server_profiler": "Diagnosis Profiler",
-    "api.sweep": "export_configs read_study rerank sweep",
-    "api.sweep_models": "from_model_analyzer rank_models sweep_models",
-    "api.ui": "ui",
-    "api.watch": "watch",
-    "core.agreement.conversion": "Conversion",
-    "core.comparison.comparison": "Comparison",
-    "core.comparison.gate_report": "GateReport",
-    "core.comparison.trend": "Trend",
-    "core.load.capacity": "Capacity",
-    "core.load.explanation": "Explanation",
-    "core.load.load_curve": "LoadCurve",
-    "core.load.reconciliation": "Reconciliation",
-    "core.metrics.constraints": "Constraint Verdict",
-    "core.metrics.measurement": "Distribution",
-    "core.metrics.measurement_plan": "Plan",
-    "core.recompute.checks": "Recomputation",
-    "core.result.result": "Result",
-    "core.spec.input_spec": "InputSpec",
-    "core.study.ranking": "ranking",
-    "core.study.study": "Study",
-    "core.trace.memory_diff": "MemoryChange memory_change",
-    "core.trace.regions": "Schedule",
-    "environment.device_state": "DeviceState",
-    "errors": """
+    "profiling.api.result_dict": "Figures",
+    "serving.api.serve": "Server list_containers list_servers serve stop_server",
+    "compat.server_profiler": "Diagnosis Profiler",
+    "sweeps.api.sweep": "export_configs read_study rerank sweep",
+    "sweeps.api.sweep_models": "from_model_analyzer rank_models sweep_models",
+    "dashboard.api": "ui",
+    "regions.api": "watch",
+    "conversion.agreement.conversion": "Conversion",
+    "comparison.change.comparison": "Comparison",
+    "comparison.change.gate_report": "GateReport",
+    "comparison.change.trend": "Trend",
+    "serving.load.capacity": "Capacity",
+    "serving.load.explanation": "Explanation",
+    "serving.load.load_curve": "LoadCurve",
+    "exchange.reconciliation": "Reconciliation",
+    "base.metrics.constraints": "Constraint Verdict",
+    "base.metrics.measurement": "Distribution",
+    "base.metrics.measurement_plan": "Plan",
+    "base.report.figure_checks": "Recomputation",
+    "base.result.result": "Result",
+    "base.job.input_spec": "InputSpec",
+    "sweeps.study.ranking": "ranking",
+    "sweeps.study.study": "Study",
+    "engine.trace.memory_diff": "MemoryChange memory_change",
+    "engine.trace.regions": "Schedule",
+    "engine.environment.device_state": "DeviceState",
+    "base.errors": """
         FaultyPluginWarning ModelDynoError NotStoredWarning RequestError RunFailed UncertifiedWarning
         UndecidedWarning
     """,
-    "loadtest.replicas": "CostAnswer",
+    "serving.loadtest.replicas": "CostAnswer",
     "regions.recorder": "Profiled check_time profiled",
 }
 """Module to the names that it has."""
@@ -234,7 +234,7 @@ if not TYPE_CHECKING:  # a type checker would take any name for one that is ther
 
 
 def _load_display() -> Any:
-    from modeldyno.documents import display  # noqa: PLC0415 - slow at start-up
+    from modeldyno.reports import display  # noqa: PLC0415 - slow at start-up
 
     return display
 

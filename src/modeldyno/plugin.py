@@ -8,49 +8,34 @@ group ``modeldyno.<kind>s``. The Protocol says what it must have; the others of 
 
 from __future__ import annotations
 
-from modeldyno.adapters.clients.messages import (
-    encode_json,
-    get_target,
-    http_target,
-    json_object_or_empty,
-    no_tokens,
-    post_request,
-    read_json_object,
+from modeldyno.base.errors import (
+    CannotRunHere,
+    MissingExtra,
+    ModelDynoError,
+    RequestError,
+    StoreError,
+    TrustRequired,
 )
-from modeldyno.adapters.clients.tensors import from_values, to_lists
-from modeldyno.adapters.exporters.exported_numbers import Figure, figures, labels
-from modeldyno.adapters.loaders.digest import digest_files, digest_parts, read_head
-from modeldyno.adapters.strategies.study_history import open_points
-from modeldyno.core.load.foreign_load import (
-    ForeignFile,
-    ForeignLoad,
-    ForeignRequest,
-    definition_doubt,
-    reported_value,
-)
-from modeldyno.core.load.request_target import Endpoint, Reply, ServerInfo, Target, Transport
-from modeldyno.core.metrics.constraints import Judgement, Verdict
-from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.metrics.measurement import (
+from modeldyno.base.job.input_spec import InputSpec
+from modeldyno.base.job.knob import BATCH_SIZE, Knob, KnobValue
+from modeldyno.base.job.load_spec import Arrivals, Load
+from modeldyno.base.job.model_ref import ModelIdentity, ModelRef
+from modeldyno.base.metrics.constraints import Judgement, Verdict
+from modeldyno.base.metrics.doubt import Doubt
+from modeldyno.base.metrics.measurement import (
     Distribution,
     Interval,
     Measurement,
     observed_number,
     ratio_number,
 )
-from modeldyno.core.metrics.measurement_plan import Plan
-from modeldyno.core.metrics.metric import Better, MetricRow
-from modeldyno.core.report.blocks import Block, Heading, Notice, Table
-from modeldyno.core.result.request_outcome import RequestOutcome
-from modeldyno.core.result.result import Artifact, Failure, FailureKind, Result
-from modeldyno.core.spec.input_spec import InputSpec
-from modeldyno.core.spec.knob import BATCH_SIZE, Knob, KnobValue
-from modeldyno.core.spec.load_spec import Arrivals, Load
-from modeldyno.core.spec.model_ref import ModelIdentity, ModelRef
-from modeldyno.core.static.flops import Count, Formula
-from modeldyno.core.static.graph import Op
-from modeldyno.core.static.weights import Weight
-from modeldyno.core.stats.units import (
+from modeldyno.base.metrics.measurement_plan import Plan
+from modeldyno.base.metrics.metric import Better, MetricRow
+from modeldyno.base.plugins import store as open_store
+from modeldyno.base.report.blocks import Block, Heading, Notice, Table
+from modeldyno.base.result.request_outcome import RequestOutcome
+from modeldyno.base.result.result import Artifact, Failure, FailureKind, Result
+from modeldyno.base.stats.units import (
     BYTES,
     CELSIUS,
     CORES,
@@ -64,17 +49,8 @@ from modeldyno.core.stats.units import (
     WATTS,
     format_quantity,
 )
-from modeldyno.core.study.search_space import Point
-from modeldyno.core.study.study import Study, Trial, TrialRequest
-from modeldyno.errors import (
-    CannotRunHere,
-    MissingExtra,
-    ModelDynoError,
-    RequestError,
-    StoreError,
-    TrustRequired,
-)
-from modeldyno.interfaces.backend import (
+from modeldyno.conversion.interface import ConversionSource, ConvertedFile, Converter
+from modeldyno.engine.interfaces.backend import (
     Backend,
     CanDeploy,
     ChoosesDevice,
@@ -83,20 +59,21 @@ from modeldyno.interfaces.backend import (
     Serves,
     TakesOtherInputs,
 )
-from modeldyno.interfaces.client import (
-    CarriesSequences,
-    Client,
-    CountsPrompts,
-    CountsWork,
-    ListsModels,
-    NumbersRequests,
-    SharesMemory,
-    Streams,
+from modeldyno.engine.interfaces.probe import ChecksFirst, Pass, Probe, ProbeOutput, Subject
+from modeldyno.engine.interfaces.request_target import Endpoint, Reply, ServerInfo, Target, Transport
+from modeldyno.engine.interfaces.sampler import ReadsServerMetrics, Sampler, Watch
+from modeldyno.engine.interfaces.session import (
+    CanCall,
+    CanSend,
+    HasDevice,
+    HasDoubts,
+    HasServerStats,
+    Session,
 )
-from modeldyno.interfaces.converter import ConversionSource, ConvertedFile, Converter
-from modeldyno.interfaces.exchange import Exporter, ExportsStudies, Importer
-from modeldyno.interfaces.load_stages import WatchStage
-from modeldyno.interfaces.loader import (
+from modeldyno.exchange.exporters.exported_numbers import Figure, figures, labels
+from modeldyno.exchange.interface import Exporter, ExportsStudies, Importer
+from modeldyno.models.flops import Count, Formula
+from modeldyno.models.interface import (
     ComesFromFiles,
     Executes,
     Feed,
@@ -108,13 +85,43 @@ from modeldyno.interfaces.loader import (
     Model,
     SourceKind,
 )
-from modeldyno.interfaces.probe import ChecksFirst, Pass, Probe, ProbeOutput, Subject
-from modeldyno.interfaces.reporter import ChecksTools, DrawsCharts, LaysOut, Reporter, Tabulates
-from modeldyno.interfaces.sampler import ReadsServerMetrics, Sampler, Watch
-from modeldyno.interfaces.session import CanCall, CanSend, HasDevice, HasDoubts, HasServerStats, Session
-from modeldyno.interfaces.store import OpensStores, Store
-from modeldyno.interfaces.strategy import Strategy
-from modeldyno.plugins import store as open_store
+from modeldyno.models.load_stages import WatchStage
+from modeldyno.models.loaders.digest import digest_files, digest_parts, read_head
+from modeldyno.models.static.graph import Op
+from modeldyno.models.static.weights import Weight
+from modeldyno.reports.interface import ChecksTools, DrawsCharts, LaysOut, Reporter, Tabulates
+from modeldyno.serving.clients.messages import (
+    encode_json,
+    get_target,
+    http_target,
+    json_object_or_empty,
+    no_tokens,
+    post_request,
+    read_json_object,
+)
+from modeldyno.serving.clients.tensors import from_values, to_lists
+from modeldyno.serving.interfaces.client import (
+    CarriesSequences,
+    Client,
+    CountsPrompts,
+    CountsWork,
+    ListsModels,
+    NumbersRequests,
+    SharesMemory,
+    Streams,
+)
+from modeldyno.serving.load.foreign_load import (
+    ForeignFile,
+    ForeignLoad,
+    ForeignRequest,
+    definition_doubt,
+    reported_value,
+)
+from modeldyno.stores.interface import OpensStores, Store
+from modeldyno.sweeps.interface import Strategy
+from modeldyno.sweeps.strategies.study_history import open_points
+from modeldyno.sweeps.study.search_space import Point
+from modeldyno.sweeps.study.study import Study, Trial, TrialRequest
 
 __all__ = [
     "BATCH_SIZE",

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from modeldyno.errors import UndecidedWarning
+from modeldyno.base.errors import UndecidedWarning
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from modeldyno.core.result.result import Result
+    from modeldyno.base.result.result import Result
 
 FOLDER = "__modeldyno__"
 _PROCESSES = 5
@@ -88,10 +88,10 @@ class Profile:
         path = self._baseline_path()
         if self.update or not path.is_file():
             return self._measure(model, path, require, how)
-        from modeldyno.api.gate import gate  # noqa: PLC0415 - imported only when used
-        from modeldyno.core.metrics.constraints import Verdict  # noqa: PLC0415
-        from modeldyno.errors import UnlikeHardware  # noqa: PLC0415
-        from modeldyno.views.comparison.gate import sentence  # noqa: PLC0415
+        from modeldyno.base.errors import UnlikeHardware  # noqa: PLC0415
+        from modeldyno.base.metrics.constraints import Verdict  # noqa: PLC0415
+        from modeldyno.comparison.api.gate import gate  # noqa: PLC0415 - imported only when used
+        from modeldyno.comparison.views.gate import sentence  # noqa: PLC0415
 
         try:
             report = gate(
@@ -120,9 +120,9 @@ class Profile:
         from dataclasses import replace  # noqa: PLC0415 - imported only when used
 
         import modeldyno  # noqa: PLC0415
-        from modeldyno.api.error_wording import reference_of  # noqa: PLC0415
-        from modeldyno.api.profile import BoundBroken  # noqa: PLC0415
-        from modeldyno.core.comparison.schedule import PLAN  # noqa: PLC0415
+        from modeldyno.base.stats.schedule import PLAN  # noqa: PLC0415
+        from modeldyno.profiling.api.error_wording import reference_of  # noqa: PLC0415
+        from modeldyno.profiling.api.profile import BoundBroken  # noqa: PLC0415
 
         plan = replace(how.pop("plan", None) or PLAN, processes=_PROCESSES)
         try:

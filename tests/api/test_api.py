@@ -13,7 +13,7 @@ from tests.support.measured_once import measured_once
 
 import modeldyno
 from modeldyno import BoundBroken, Plan, Result
-from modeldyno.errors import NotStoredWarning, RequestError, StoreError
+from modeldyno.base.errors import NotStoredWarning, RequestError, StoreError
 from modeldyno.profiling.run import JudgedResult
 from modeldyno.testing.sample_results import a_result
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from modeldyno.profiling.request import Request
 
 pytestmark = pytest.mark.usefixtures("brief_measurements")
-api_profile = import_module("modeldyno.api.profile")
+api_profile = import_module("modeldyno.profiling.api.profile")
 QUICK = Plan(min_time=0.05, min_runs=5, max_time=2.0, precision=0.5)
 DIGITS = str(Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx")
 STEADY = "call:modeldyno.testing.known_latency:steady"
@@ -47,8 +47,10 @@ def test_the_exported_names_are_these() -> None:
 
 def test_functions_stay_visible_after_their_modules_are_imported() -> None:
     """No module takes the place of a public function of the same name."""
-    for name in ("advise", "compare", "gate", "load", "profile", "sweep"):
-        import_module(f"modeldyno.api.{name}")
+    homes = {"advise": "comparison", "compare": "comparison", "gate": "comparison", "load": "serving",
+             "profile": "profiling", "sweep": "sweeps"}  # fmt: skip
+    for name, room in homes.items():
+        import_module(f"modeldyno.{room}.api.{name}")
         assert callable(getattr(modeldyno, name))
 
 

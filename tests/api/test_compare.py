@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 
 import modeldyno
-from modeldyno.core.comparison.comparison import ChangeVerdict
-from modeldyno.core.comparison.default_metrics import ALL
-from modeldyno.core.metrics.measurement import Distribution, Measurement
-from modeldyno.errors import RequestError
+from modeldyno.base.errors import RequestError
+from modeldyno.base.metrics.measurement import Distribution, Measurement
+from modeldyno.comparison.change.comparison import ChangeVerdict
+from modeldyno.comparison.change.default_metrics import ALL
 from modeldyno.testing.sample_results import a_result
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from modeldyno.core.result.result import Result
+    from modeldyno.base.result.result import Result
 
 pytestmark = pytest.mark.usefixtures("brief_measurements")
 QUICK = modeldyno.Plan(max_time=0.3, min_time=0.05, precision=0.2)

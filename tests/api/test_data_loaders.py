@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import modeldyno
-from modeldyno.core.metrics.measurement_plan import Plan
+from modeldyno.base.metrics.measurement_plan import Plan
 
 if TYPE_CHECKING:
     from pathlib import Path

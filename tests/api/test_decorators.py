@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 from modeldyno import Profiled, profiled
-from modeldyno.core.trace import regions as trace_regions
-from modeldyno.environment import process_tree
-from modeldyno.errors import RequestError
+from modeldyno.base.errors import RequestError
+from modeldyno.base.system import process_tree
+from modeldyno.engine.trace import regions as trace_regions
 from modeldyno.regions import memory_meters
 from modeldyno.regions.recorder import MOST_REGIONS, OTHERS, AtExit
 from modeldyno.regions.summary import recording_cost

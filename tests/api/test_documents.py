@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 import modeldyno
+from modeldyno.base.errors import RequestError
+from modeldyno.base.job.load_spec import Load
+from modeldyno.base.metrics.constraints import Verdict
+from modeldyno.base.metrics.measurement import Distribution, Measurement, observed_number
 from modeldyno.comparison import pr_comment
-from modeldyno.core.metrics.constraints import Verdict
-from modeldyno.core.metrics.measurement import Distribution, Measurement, observed_number
-from modeldyno.core.spec.load_spec import Load
-from modeldyno.errors import RequestError
 from modeldyno.testing.sample_results import a_job, a_small_result
 
 if TYPE_CHECKING:
-    from modeldyno.core.result.result import Result
+    from modeldyno.base.result.result import Result
 
-FOREIGN = Path(__file__).parents[1] / "adapters" / "importers" / "golden"
+FOREIGN = Path(__file__).parents[1] / "exchange" / "importers" / "golden"
 
 
 @pytest.fixture(autouse=True)

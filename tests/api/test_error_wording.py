@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import modeldyno
-from modeldyno.api.error_wording import reword_errors, reword_for_python
-from modeldyno.api.inspectors import ServerInspector
-from modeldyno.api.serve import Server
-from modeldyno.environment import running_servers
-from modeldyno.environment.running_servers import ServerRecord
-from modeldyno.errors import OutOfTime, RunFailed
+from modeldyno.base.errors import OutOfTime, RunFailed
+from modeldyno.compat.inspectors import ServerInspector
+from modeldyno.engine.environment import running_servers
+from modeldyno.engine.environment.running_servers import ServerRecord
+from modeldyno.profiling.api.error_wording import reword_errors, reword_for_python
+from modeldyno.serving.api.serve import Server
 
 if TYPE_CHECKING:
     from modeldyno.profiling.request import Request
@@ -56,7 +56,7 @@ def test_a_server_stands_for_its_url(monkeypatch: pytest.MonkeyPatch) -> None:
         requests.append(request)
         raise RunFailed("enough")
 
-    monkeypatch.setattr("modeldyno.api.load.run_request", run)
+    monkeypatch.setattr("modeldyno.serving.api.load.run_request", run)
     servers: tuple[Any, ...] = (Server(record), record, record.url)
     for server in servers:
         with pytest.raises(RunFailed, match="enough"):

@@ -12,9 +12,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import modeldyno
-from modeldyno.core.metrics.metric import METRICS, Query
-from modeldyno.errors import RequestError
-from modeldyno.views.comparison.changes import sentence
+from modeldyno.base.errors import RequestError
+from modeldyno.base.metrics.metric import METRICS, Query
+from modeldyno.comparison.views.changes import sentence
 
 pytestmark = pytest.mark.usefixtures("brief_measurements")
 DIGITS = Path(__file__).parents[2] / "examples" / "digits"

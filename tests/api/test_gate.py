@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import modeldyno
-from modeldyno import Figures, UndecidedWarning, codec, detect_regressions, gate, load_baseline, plugins
-from modeldyno.core.metrics.constraints import Verdict
-from modeldyno.core.metrics.measurement import Distribution, Measurement
-from modeldyno.core.metrics.measurement_plan import Plan
-from modeldyno.errors import RequestError, RunFailed
+from modeldyno import Figures, UndecidedWarning, detect_regressions, gate, load_baseline
+from modeldyno.base import codec, plugins
+from modeldyno.base.errors import RequestError, RunFailed
+from modeldyno.base.metrics.constraints import Verdict
+from modeldyno.base.metrics.measurement import Distribution, Measurement
+from modeldyno.base.metrics.measurement_plan import Plan
 from modeldyno.testing.sample_results import a_failed_result, a_small_result
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from modeldyno.core.result.result import Result
+    from modeldyno.base.result.result import Result
 
 
 STEADY = "call:modeldyno.testing.known_latency:steady"
@@ -208,7 +209,7 @@ def test_a_gate_keeps_its_result_as_a_baseline_if_it_passes(
 def test_the_doctor_keeps_what_it_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its figures are those of the rehearsals, and the Result has the tag doctor."""
     monkeypatch.setenv("MODELDYNO_STORE", f"sqlite:///{tmp_path}/store.db")
-    monkeypatch.setattr("modeldyno.api.gate.run_against_itself", lambda *_words, **_more: twelve())
+    monkeypatch.setattr("modeldyno.comparison.api.gate.run_against_itself", lambda *_words, **_more: twelve())
     checkup = modeldyno.doctor(budget=1.0, max_regression="5%", tags="mine")
 
     assert checkup.rounds == 6

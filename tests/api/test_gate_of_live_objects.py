@@ -10,7 +10,7 @@ from torch.nn import Linear
 from torch.utils.data import DataLoader, TensorDataset
 
 import modeldyno
-from modeldyno.errors import RequestError
+from modeldyno.base.errors import RequestError
 from modeldyno.pytest_plugin import Profile
 
 if TYPE_CHECKING:

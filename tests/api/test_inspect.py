@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import modeldyno
-from modeldyno import plugins
-from modeldyno.adapters.reporters import terminal
-from modeldyno.core.metrics.measurement_plan import Plan
-from modeldyno.core.spec.model_ref import ModelRef
-from modeldyno.core.spec.static_options import Mode
-from modeldyno.errors import RequestError, UnknownName
+from modeldyno.base import plugins
+from modeldyno.base.errors import RequestError, UnknownName
+from modeldyno.base.job.model_ref import ModelRef
+from modeldyno.base.job.static_options import Mode
+from modeldyno.base.metrics.measurement_plan import Plan
 from modeldyno.profiling.run import JudgedResult
+from modeldyno.reports import terminal
 from modeldyno.testing.sample_results import an_inspection
 
 if TYPE_CHECKING:
     from modeldyno.profiling.request import Request
 
-api_profile = import_module("modeldyno.api.profile")
+api_profile = import_module("modeldyno.profiling.api.profile")
 STEADY = "call:modeldyno.testing.known_latency:steady"
 
 

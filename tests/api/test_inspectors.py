@@ -22,13 +22,13 @@ from modeldyno import (
     TritonInspector,
     UncertifiedWarning,
 )
-from modeldyno.api import inspectors, server_profiler
-from modeldyno.core.load.request_target import Endpoint
-from modeldyno.core.metrics.measurement import observed_number
-from modeldyno.environment.device_lock import device_lock
-from modeldyno.environment.idle import IdleRule
-from modeldyno.errors import DeviceInUse, RequestError, RunFailed
-from modeldyno.servers import tcp_ports
+from modeldyno.base.errors import DeviceInUse, RequestError, RunFailed
+from modeldyno.base.metrics.measurement import observed_number
+from modeldyno.compat import inspectors, server_profiler
+from modeldyno.engine.environment.device_lock import device_lock
+from modeldyno.engine.environment.idle import IdleRule
+from modeldyno.engine.interfaces.request_target import Endpoint
+from modeldyno.serving.servers import tcp_ports
 from modeldyno.testing.sample_results import a_result
 from modeldyno.testing.server import serve_in_subprocess
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from modeldyno.core.result.result import Result
+    from modeldyno.base.result.result import Result
 
 
 class Sleeping(BaseModelInspector):
@@ -248,9 +248,9 @@ ANY_LOAD = IdleRule(samples=0)
 @pytest.fixture
 def devices(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Take this machine for one with two GPUs."""
-    monkeypatch.setattr("modeldyno.environment.device_lock._folder", lambda: tmp_path)
-    for module in ("server_profiler", "idle"):
-        monkeypatch.setattr(f"modeldyno.api.{module}.devices_here", lambda: ("cpu", "cuda:0", "cuda:1"))
+    monkeypatch.setattr("modeldyno.engine.environment.device_lock._folder", lambda: tmp_path)
+    for module in ("compat.server_profiler", "registry.idle_devices"):
+        monkeypatch.setattr(f"modeldyno.{module}.devices_here", lambda: ("cpu", "cuda:0", "cuda:1"))
 
 
 @pytest.mark.usefixtures("devices")
@@ -298,7 +298,9 @@ class TestAutoDiagnose:
 
         monkeypatch.setattr(server_profiler, "load", load)
         busy = {"cuda:0": "train (pid 7) uses cuda:0"}
-        monkeypatch.setattr("modeldyno.environment.idle.why_busy", lambda device, _rule: busy.get(device))
+        monkeypatch.setattr(
+            "modeldyno.engine.environment.idle.why_busy", lambda device, _rule: busy.get(device)
+        )
         diagnoses = Profiler(
             {"name": "net", "engine": "ONNX", "path": "net.onnx"}, data=np.ones(4, np.float32)
         ).auto_diagnose(batch_list=[1, 8])
@@ -311,7 +313,7 @@ class TestAutoDiagnose:
     def test_nothing_idle_is_an_error_that_says_who(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """For each device."""
         monkeypatch.setattr(
-            "modeldyno.environment.idle.why_busy", lambda _device, _rule: "others use 1.00 of 2 cores"
+            "modeldyno.engine.environment.idle.why_busy", lambda _device, _rule: "others use 1.00 of 2 cores"
         )
         with pytest.raises(DeviceInUse, match=r"No device is idle: cpu: others use 1\.00 of 2 cores"):
             Profiler("m", inspector=Sleeping("x")).auto_diagnose(["cpu"])
@@ -362,7 +364,7 @@ def test_idle_devices_are_those_that_nobody_uses(monkeypatch: pytest.MonkeyPatch
         rules.add(rule)
         return "train uses it" if device == "cuda:0" else None
 
-    monkeypatch.setattr("modeldyno.environment.idle.why_busy", why_busy)
+    monkeypatch.setattr("modeldyno.engine.environment.idle.why_busy", why_busy)
     assert modeldyno.idle_devices() == ("cpu", "cuda:1")
     assert modeldyno.idle_devices(never_on="gpu:1", idle_cpu="5%", idle_memory="1GiB", idle_for="2s") == (
         "cpu",

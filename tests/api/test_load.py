@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import modeldyno
-from modeldyno.core.load.endpoint_url import HEADERS_VARIABLE
-from modeldyno.errors import RequestError
+from modeldyno.base.errors import RequestError
+from modeldyno.serving.load.endpoint_url import HEADERS_VARIABLE
 from modeldyno.testing.server import serve_in_subprocess
 
 if TYPE_CHECKING:

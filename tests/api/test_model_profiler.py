@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from modeldyno import Benchmark, Figures, ModelProfiler, UncertifiedWarning, codec, progress, read, read_all
-from modeldyno.api.profiler_session import SessionStep
-from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.metrics.measurement import Distribution, Measurement, observed_number, pack
-from modeldyno.core.result.result import Failure, FailureKind
-from modeldyno.core.result.static_data import MemoryItem
-from modeldyno.core.result.trace_data import EventKind, ExecutedOp, Layer, MemoryTimeline, TraceReport
-from modeldyno.core.spec.input_spec import InputSpec
-from modeldyno.errors import RequestError, RunFailed, UnknownName, UnreadableDocument
+from modeldyno import Benchmark, Figures, ModelProfiler, UncertifiedWarning, read, read_all
+from modeldyno.base import codec, progress
+from modeldyno.base.errors import RequestError, RunFailed, UnknownName, UnreadableDocument
+from modeldyno.base.job.input_spec import InputSpec
+from modeldyno.base.metrics.doubt import Doubt
+from modeldyno.base.metrics.measurement import Distribution, Measurement, observed_number, pack
+from modeldyno.base.result.result import Failure, FailureKind
+from modeldyno.base.result.static_data import MemoryItem
+from modeldyno.base.result.trace_data import EventKind, ExecutedOp, Layer, MemoryTimeline, TraceReport
+from modeldyno.compat.profiler_session import SessionStep
 from modeldyno.testing.sample_results import a_result
 
 if TYPE_CHECKING:

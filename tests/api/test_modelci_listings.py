@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from modeldyno import BaseModelInspector, Diagnosis, Profiler
-from modeldyno.api import server_profiler
-from modeldyno.core.metrics.measurement import observed_number
-from modeldyno.errors import RequestError
+from modeldyno.base.errors import RequestError
+from modeldyno.base.metrics.measurement import observed_number
+from modeldyno.compat import server_profiler
 from modeldyno.testing.sample_results import a_result
 from modeldyno.testing.server import serve_in_subprocess
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from modeldyno.core.result.result import Result
+    from modeldyno.base.result.result import Result
 
 
 START = """
@@ -57,7 +57,7 @@ class YourClient(BaseModelInspector):
         pass
 """
 PORTS = """
-from modeldyno.servers.tcp_ports import TFS_GRPC_PORT
+from modeldyno.serving.servers.tcp_ports import TFS_GRPC_PORT
 """
 
 

@@ -8,11 +8,11 @@ import pytest
 
 import modeldyno
 from modeldyno import RequestError
-from modeldyno.core.agreement.agreement import ModelAgreement
-from modeldyno.core.agreement.conversion import Converted
-from modeldyno.core.agreement.rule import Sameness
-from modeldyno.core.registry.answer import AnswerCandidate, AnswerState, RegistryAnswer
-from modeldyno.core.registry.records import FigureState, Measure, VariantFigure
+from modeldyno.conversion.agreement.agreement import ModelAgreement
+from modeldyno.conversion.agreement.conversion import Converted
+from modeldyno.conversion.agreement.rule import Sameness
+from modeldyno.registry.records.answer import AnswerCandidate, AnswerState, RegistryAnswer
+from modeldyno.registry.records.records import FigureState, Measure, VariantFigure
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,13 +12,13 @@ pytest.importorskip("torch")
 import torch
 
 import modeldyno
+from modeldyno.base.errors import ModelDynoError
 from modeldyno.cli import main
-from modeldyno.errors import ModelDynoError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from modeldyno.core.result.result import Result
+    from modeldyno.base.result.result import Result
 
 
 class _Scaled(torch.nn.Module):

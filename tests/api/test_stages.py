@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from modeldyno import ModelProfiler
-from modeldyno.api.recommendations import Recommendations
-from modeldyno.errors import RequestError
+from modeldyno.base.errors import RequestError
+from modeldyno.compat.recommendations import Recommendations
 
 pytestmark = pytest.mark.usefixtures("brief_measurements")
 DIGITS = str(Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx")

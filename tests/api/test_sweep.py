@@ -11,18 +11,18 @@ import numpy as np
 import pytest
 
 import modeldyno
-from modeldyno.codec import study as codec_study
-from modeldyno.core.result.result import FailureKind
-from modeldyno.core.study.study import Budget, TrialPurpose, TrialState
-from modeldyno.core.study.trial_effort import LONGEST
-from modeldyno.errors import RequestError, RunFailed
+from modeldyno.base.errors import RequestError, RunFailed
+from modeldyno.base.result.result import FailureKind
+from modeldyno.sweeps import codec as codec_study
 from modeldyno.sweeps import loop
+from modeldyno.sweeps.study.study import Budget, TrialPurpose, TrialState
+from modeldyno.sweeps.study.trial_effort import LONGEST
 from modeldyno.testing.sample_studies import SimulatedTrials
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from modeldyno.core.result.result import Event
+    from modeldyno.base.result.result import Event
 
 pytestmark = pytest.mark.usefixtures("brief_measurements")
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx"

@@ -14,10 +14,10 @@ import pytest
 from tests.support.packages import built_wheel
 
 import modeldyno
-from modeldyno import plugins
-from modeldyno.api.settings import CountedKnobs, Knobs, PlannedKnobs, ServedKnobs
-from modeldyno.core.metrics.measurement_plan import Plan
-from modeldyno.errors import RequestError, UnknownName
+from modeldyno.base import plugins
+from modeldyno.base.errors import RequestError, UnknownName
+from modeldyno.base.metrics.measurement_plan import Plan
+from modeldyno.profiling.api.settings import CountedKnobs, Knobs, PlannedKnobs, ServedKnobs
 from modeldyno.testing.sample_results import a_result
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from modeldyno.adapters.reporters import pdf
-from modeldyno.errors import MissingExtra
+from modeldyno.base.errors import MissingExtra
+from modeldyno.reports import pdf
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

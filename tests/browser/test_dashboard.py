@@ -15,7 +15,7 @@ from tests.dashboard.conftest import HOSTILE, LIVE_LOAD, fill, links_of, put
 from tests.dashboard.test_app import example
 from tests.support.sample_reports import payloads
 
-from modeldyno import plugins
+from modeldyno.base import plugins
 from modeldyno.dashboard.app import PAGES, make_app
 from modeldyno.dashboard.server import listen
 from modeldyno.testing.sample_results import a_result
@@ -24,7 +24,7 @@ from modeldyno.testing.server import serve_in_subprocess
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from modeldyno.interfaces.store import Store
+    from modeldyno.stores.interface import Store
 
 AXE = Path(__file__).parents[2] / ".venv" / "axe" / "node_modules" / "axe-core" / "axe.min.js"
 EVERY = (*(example(route.path) for route in PAGES), f"/loads/{LIVE_LOAD.id}")
@@ -179,7 +179,7 @@ def test_what_another_process_stores_appears(page: Any, address: str, store: Sto
     page.goto(f"{address}/")
     page.wait_for_timeout(1000)
     code = (
-        "from modeldyno import plugins\n"
+        "from modeldyno.base import plugins\n"
         "from modeldyno.testing.sample_results import a_result\n"
         f"with plugins.store('sqlite:///{store.place}') as store:\n"
         "    store.put(a_result(id='f00df00df00d', created='2032-01-01'), headline='fast')\n"

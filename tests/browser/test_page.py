@@ -14,26 +14,26 @@ from tests.support.sample_reports import (
     payloads,
 )
 
-from modeldyno.adapters.reporters import html, pdf
-from modeldyno.core.report.blocks import Align, Column, Table, make_columns
-from modeldyno.core.report.charts import Picture
-from modeldyno.core.study.ranking import ranking
-from modeldyno.documents.write import Page, combine_pages
+from modeldyno.base.report.blocks import Align, Column, Table, make_columns
+from modeldyno.base.report.charts import Picture
+from modeldyno.comparison.views import page as comparison_page
+from modeldyno.comparison.views import trend as history
+from modeldyno.profiling.views import page
+from modeldyno.reports import html, pdf
+from modeldyno.reports.write import Page, combine_pages
+from modeldyno.serving.views import explanation
+from modeldyno.serving.views import page as load_page
+from modeldyno.sweeps.study.ranking import ranking
+from modeldyno.sweeps.views import page as study_page
 from modeldyno.testing.reporters import full_result, hostile_result
 from modeldyno.testing.sample_results import an_inspection
 from modeldyno.testing.sample_series import a_capacity, a_ladder, a_trend
-from modeldyno.views import page
-from modeldyno.views.comparison import page as comparison_page
-from modeldyno.views.comparison import trend as history
-from modeldyno.views.load import explanation
-from modeldyno.views.load import page as load_page
-from modeldyno.views.study import page as study_page
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from contextlib import AbstractContextManager
 
-    from modeldyno.core.report.blocks import Block
+    from modeldyno.base.report.blocks import Block
 
     Open = Callable[..., AbstractContextManager[Any]]
 

@@ -31,7 +31,7 @@ def modeldyno(
         return folder
 
     monkeypatch.setenv("MODELDYNO_STORE", f"sqlite:///{tmp_path}/store.db")
-    monkeypatch.setattr("modeldyno.environment.device_lock._folder", own_locks)
+    monkeypatch.setattr("modeldyno.engine.environment.device_lock._folder", own_locks)
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments: str) -> CommandResult:

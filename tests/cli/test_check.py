@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from modeldyno import codec
+from modeldyno.base import codec
+from modeldyno.base.errors import RequestError
+from modeldyno.base.metrics.measurement import Distribution, Measurement
 from modeldyno.cli.actions.gate_options import expand_bounds
 from modeldyno.cli.gate_options import repeat_bound_flags
-from modeldyno.core.metrics.measurement import Distribution, Measurement
-from modeldyno.errors import RequestError
 from modeldyno.testing.sample_results import a_small_result
 
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Protocol
 
-    from modeldyno.core.result.result import Result
-    from modeldyno.core.spec.job import Job
+    from modeldyno.base.job.job import Job
+    from modeldyno.base.result.result import Result
 
     class CommandResult(Protocol):
         code: int

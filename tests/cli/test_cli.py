@@ -13,12 +13,12 @@ import pytest
 from tests.support import faulty_models
 from tests.support.measured_once import measured_once
 
-from modeldyno import codec, plugins
+from modeldyno.base import codec, plugins
+from modeldyno.base.errors import StoreError
+from modeldyno.base.metrics.metric import METRICS
+from modeldyno.base.result.result import Progressed
 from modeldyno.cli import COMMANDS
 from modeldyno.cli.actions.printing import print_result
-from modeldyno.core.metrics.metric import METRICS
-from modeldyno.core.result.result import Progressed
-from modeldyno.errors import StoreError
 from modeldyno.testing.sample_results import a_failed_result, a_result
 from modeldyno.testing.sample_studies import a_study
 
@@ -458,7 +458,7 @@ def test_a_store_that_fails_at_the_end_costs_a_warning(
         if results:
             raise StoreError("The store x cannot be written, as its disk is full.")
 
-    monkeypatch.setattr("modeldyno.documents.catalog.store_results", full)
+    monkeypatch.setattr("modeldyno.stores.catalog.store_results", full)
     plain, tagged = (modeldyno("profile", STEADY, *QUICK, "-q", *tag) for tag in ((), ("--tag", "mine")))
 
     assert (plain.code, tagged.code) == (0, 4)
@@ -618,7 +618,7 @@ def test_versions_that_matter_are_told(modeldyno: Callable[..., CommandResult]) 
 
 def test_progress_is_one_line() -> None:
     """Stage, samples, value with its precision, time left."""
-    from modeldyno.progress import line
+    from modeldyno.base.progress import line
 
     event = Progressed(stage="latency: steady", runs=1200, value=0.0123, precision=0.031, left=4.2)
 
@@ -629,7 +629,7 @@ def test_without_a_terminal_a_line_says_every_while_where_it_stands(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Lines have the elapsed time; with quiet there are none."""
-    from modeldyno.progress import Progress
+    from modeldyno.base.progress import Progress
 
     with Progress(every=0.01) as progress:
         progress.announce("5 rounds")
@@ -723,7 +723,7 @@ def test_words_of_other_tools_are_answered_with_ours(
 
 def test_a_line_of_progress_keeps_the_time_left() -> None:
     """In a narrow terminal the stage is truncated, but not the time left."""
-    from modeldyno.progress import line
+    from modeldyno.base.progress import line
 
     event = Progressed(stage="trial 7 (best so far 400/s): batch_size=2, threads=4", left=300.0)
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from modeldyno import codec, plugins
-from modeldyno.codec import comparison as codec_comparison
-from modeldyno.core.comparison.comparison import ChangeVerdict
-from modeldyno.core.metrics.measurement import Distribution, Measurement
-from modeldyno.core.result.result import Environment
-from modeldyno.errors import RequestError
+from modeldyno.base import codec, plugins
+from modeldyno.base.errors import RequestError
+from modeldyno.base.metrics.measurement import Distribution, Measurement
+from modeldyno.base.result.result import Environment
+from modeldyno.comparison import codec as codec_comparison
+from modeldyno.comparison.change.comparison import ChangeVerdict
 from modeldyno.profiling.run import JudgedResult as Measured
 from modeldyno.testing.sample_results import a_failed_result, a_result
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from modeldyno.core.result.result import Result
+    from modeldyno.base.result.result import Result
     from modeldyno.profiling.request import Request
 
 OLD, NEW, ALIKE = "a" * 12, "b" * 12, "c" * 12
@@ -166,7 +166,7 @@ def test_a_wrong_request_is_one_sentence(
     assert result.out == ""
 
 
-@pytest.mark.slow  # tests/api/test_compare.py measures in turns, tests/runtime/test_interleaved.py in slices
+@pytest.mark.slow  # test_interleaved.py measures in slices
 @pytest.mark.timeout(300)
 def test_one_model_is_compared_with_itself_at_other_knobs(
     modeldyno: Callable[..., Any], tmp_path: Path

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
+from modeldyno.base.errors import RequestError
 from modeldyno.cli import cli
 from modeldyno.cli.actions import devices as action
-from modeldyno.environment.device_state import DeviceState
-from modeldyno.environment.devices import DeviceReading
-from modeldyno.errors import RequestError
+from modeldyno.engine.environment.device_state import DeviceState
+from modeldyno.engine.environment.devices import DeviceReading
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,11 +10,11 @@ import pytest
 from tests.support.sample_explanations import LOADED, a_called_result, a_served_result, an_explanation
 
 import modeldyno as package
-from modeldyno import kinds, plugins
+from modeldyno.base import kinds, plugins
+from modeldyno.base.errors import RequestError
 from modeldyno.cli import defaults
-from modeldyno.core.load.explanation import STATISTICS
-from modeldyno.errors import RequestError
-from modeldyno.loadtest.explanation import CONCURRENCY, MAX_TIME, ROUNDS
+from modeldyno.serving.load.explanation import STATISTICS
+from modeldyno.serving.loadtest.explanation import CONCURRENCY, MAX_TIME, ROUNDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

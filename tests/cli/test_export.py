@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from modeldyno import codec
+from modeldyno.base import codec
 from modeldyno.testing.sample_results import a_result
 
 if TYPE_CHECKING:

@@ -11,13 +11,13 @@ from urllib.request import urlopen
 
 import numpy as np
 import pytest
-from tests.adapters.backends.test_served_triton_ensembles import CODE, calling, nested, repository
+from tests.engine.backends.test_served_triton_ensembles import CODE, calling, nested, repository
 
-from modeldyno import plugins
-from modeldyno.core.load.request_target import Endpoint
-from modeldyno.loadgen.single_request import send_once
-from modeldyno.servers import tcp_ports, triton
-from modeldyno.servers.server_process import Launch, http_ready, run_server
+from modeldyno.base import plugins
+from modeldyno.engine.interfaces.request_target import Endpoint
+from modeldyno.serving.loadgen.single_request import send_once
+from modeldyno.serving.servers import tcp_ports, triton
+from modeldyno.serving.servers.server_process import Launch, http_ready, run_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable

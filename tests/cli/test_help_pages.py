@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 import pytest
 
-from modeldyno import plugins
+from modeldyno.base import plugins
 from modeldyno.cli import COMMANDS, cli
 from modeldyno.cli.help_pages import EXAMPLES, FIRST, GROUPS
 

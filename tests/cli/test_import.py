@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from modeldyno import codec
+from modeldyno.base import codec
 from modeldyno.testing.sample_results import a_result
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         err: str
 
 
-GOLDEN = Path(__file__).parents[1] / "adapters" / "importers" / "golden"
+GOLDEN = Path(__file__).parents[1] / "exchange" / "importers" / "golden"
 
 
 def test_an_import_is_shown_and_kept(modeldyno: Callable[..., CommandResult]) -> None:

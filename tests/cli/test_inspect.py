@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from modeldyno import codec
-from modeldyno.codec import comparison as codec_comparison
-from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.result.result import Result
-from modeldyno.core.spec.static_options import Mode
-from modeldyno.errors import InputRefused, RequestError
+from modeldyno.base import codec
+from modeldyno.base.errors import InputRefused, RequestError
+from modeldyno.base.job.static_options import Mode
+from modeldyno.base.metrics.doubt import Doubt
+from modeldyno.base.result.result import Result
+from modeldyno.comparison import codec as codec_comparison
 from modeldyno.profiling.request import Request
 from modeldyno.profiling.run import JudgedResult
 from modeldyno.testing.sample_results import a_failed_result, an_inspection

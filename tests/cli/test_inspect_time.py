@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from modeldyno import inspect
-from modeldyno.errors import OutOfTime
+from modeldyno.base.errors import OutOfTime
 
 if TYPE_CHECKING:
     from collections.abc import Callable

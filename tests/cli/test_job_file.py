@@ -10,18 +10,18 @@ import click
 import pytest
 
 import modeldyno as public
+from modeldyno.base.errors import RequestError
+from modeldyno.base.yaml_file import parse_yaml_text
 from modeldyno.cli import cli
 from modeldyno.cli.actions import job_run
 from modeldyno.cli.job_file import expand_job_file
-from modeldyno.documents.job_file import expand_jobs, read_jobs
-from modeldyno.documents.yaml_file import parse_yaml_text
-from modeldyno.errors import RequestError
+from modeldyno.profiling.job_file import expand_jobs, read_jobs
 from modeldyno.testing.sample_results import a_result
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from modeldyno.core.report.blocks import Table
+    from modeldyno.base.report.blocks import Table
 
 MODEL = str(Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx")
 JOB = """command: profile

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from modeldyno import plugins
-from modeldyno.documents import lookup as documents_lookup
+from modeldyno.base import plugins
+from modeldyno.stores import lookup as documents_lookup
 from modeldyno.testing.server import RunningServer, serve_in_subprocess
 
 if TYPE_CHECKING:

@@ -12,25 +12,25 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from modeldyno import plugins
+from modeldyno.base import plugins
+from modeldyno.base.job.job import Job
+from modeldyno.base.job.load_spec import Load
+from modeldyno.base.job.model_ref import ModelRef
+from modeldyno.base.metrics.constraints import Answer, Constraint
+from modeldyno.base.metrics.measurement import Interval
+from modeldyno.base.metrics.measurement_plan import Plan
 from modeldyno.cli import main
 from modeldyno.cli.actions.load import _describe_duration as describe_duration
 from modeldyno.cli.actions.load import _explain_end as explain_end
-from modeldyno.core.load.capacity import Capacity
-from modeldyno.core.load.capacity_steps import CapacitySearch, SearchEnd
-from modeldyno.core.load.load_curve import LoadCurve, LoadPoint
-from modeldyno.core.metrics.constraints import Answer, Constraint
-from modeldyno.core.metrics.measurement import Interval
-from modeldyno.core.metrics.measurement_plan import Plan
-from modeldyno.core.spec.job import Job
-from modeldyno.core.spec.load_spec import Load
-from modeldyno.core.spec.model_ref import ModelRef
-from modeldyno.documents.catalog import list_documents
-from modeldyno.documents.lookup import find_conclusion
-from modeldyno.loadtest import series as loadtest_series
+from modeldyno.engine.runtime.events import empty_result
 from modeldyno.profiling.request import Request
 from modeldyno.profiling.run import JudgedResult
-from modeldyno.runtime.events import empty_result
+from modeldyno.serving.load.capacity import Capacity
+from modeldyno.serving.load.capacity_steps import CapacitySearch, SearchEnd
+from modeldyno.serving.load.load_curve import LoadCurve, LoadPoint
+from modeldyno.serving.loadtest import series as loadtest_series
+from modeldyno.stores.catalog import list_documents
+from modeldyno.stores.lookup import find_conclusion
 from modeldyno.testing.sample_results import a_job
 from modeldyno.testing.sample_series import a_capacity, a_ladder
 from modeldyno.testing.server import serve_in_subprocess
@@ -201,7 +201,7 @@ def test_a_load_needs_a_model(capsys: pytest.CaptureFixture[str]) -> None:
     assert "A load needs a MODEL" in capsys.readouterr().err
 
 
-@pytest.mark.slow  # tests/loadtest/test_resume.py goes on within this process
+@pytest.mark.slow  # tests/serving/loadtest/test_resume.py goes on within this process
 def test_a_killed_ladder_goes_on(url: str, tmp_path: Path, modeldyno: Callable[..., CommandResult]) -> None:
     """After kill -9 only the load that was being measured is measured again."""
     arguments = ("load", url, "-c", "1,2,4", *SHORT, "--duration", "0.5s")
@@ -236,7 +236,7 @@ def test_a_killed_ladder_goes_on(url: str, tmp_path: Path, modeldyno: Callable[.
     assert "exclude each other" in modeldyno("load", "--resume", "x", "--rerank", "y").err
 
 
-@pytest.mark.slow  # as tests/loadtest/test_resume.py, which also ranks anew
+@pytest.mark.slow  # as tests/serving/loadtest/test_resume.py, which also ranks anew
 def test_a_ladder_is_judged_by_other_bounds(url: str, modeldyno: Callable[..., CommandResult]) -> None:
     """It says which load holds, in the words of a search, and how to go on from there."""
     assert modeldyno("load", url, "-c", "1,2", *SURE).code == 0

@@ -11,7 +11,7 @@ import pytest
 from tests.support.installed_plugins import run_beside
 from tests.support.packages import built_wheel
 
-from modeldyno import plugins
+from modeldyno.base import plugins
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from modeldyno import codec
 from modeldyno import reconcile as from_python
-from modeldyno.core.load.reconciliation import Reconciliation
-from modeldyno.core.metrics.measurement import Distribution, Measurement
+from modeldyno.base import codec
+from modeldyno.base.metrics.measurement import Distribution, Measurement
+from modeldyno.exchange.reconciliation import Reconciliation
+from modeldyno.exchange.views.reconciliation import blocks, headline
 from modeldyno.testing.sample_results import a_result
-from modeldyno.views.load.reconciliation import blocks, headline
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-GOLDEN = Path(__file__).parents[1] / "adapters" / "importers" / "golden"
+GOLDEN = Path(__file__).parents[1] / "exchange" / "importers" / "golden"
 LOG = GOLDEN / "loadgen_server" / "mlperf_log_summary.txt"
 
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.sample_reports import a_large_study, a_measured_comparison
 
-from modeldyno import codec, plugins
-from modeldyno.codec import comparison as codec_comparison
-from modeldyno.codec import study as codec_study
-from modeldyno.core.study.ranking import ranking
+from modeldyno.base import codec, plugins
+from modeldyno.comparison import codec as codec_comparison
+from modeldyno.sweeps import codec as codec_study
+from modeldyno.sweeps.study.ranking import ranking
 from modeldyno.testing.reporters import full_result
 
 if TYPE_CHECKING:

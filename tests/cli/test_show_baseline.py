@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from modeldyno import MemoryChange, Result, codec, memory_change, read
-from modeldyno.core.result.static_data import MemoryItem
-from modeldyno.core.result.trace_data import TraceReport
+from modeldyno import MemoryChange, Result, memory_change, read
+from modeldyno.base import codec
+from modeldyno.base.result.static_data import MemoryItem
+from modeldyno.base.result.trace_data import TraceReport
 from modeldyno.testing.sample_results import a_result, a_small_result
 
 if TYPE_CHECKING:

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from modeldyno.base.job.static_options import OPTIMIZERS, Mode
+from modeldyno.base.stats.schedule import FEWEST_ROUNDS, MOST_ROUNDS
 from modeldyno.cli import COMMANDS, defaults
 from modeldyno.cli.actions import job_schema, schema
 from modeldyno.comparison.advise import TOLERANCE
-from modeldyno.core.comparison.schedule import FEWEST_ROUNDS, MOST_ROUNDS
-from modeldyno.core.comparison.trend import LONGEST
-from modeldyno.core.spec.static_options import OPTIMIZERS, Mode
-from modeldyno.documents import catalog
+from modeldyno.comparison.change.trend import LONGEST
+from modeldyno.profiling.views import SORTS
+from modeldyno.stores import catalog
 from modeldyno.sweeps.schema import KEYS
-from modeldyno.views import SORTS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,13 +25,14 @@ if TYPE_CHECKING:
 HEAVY = ("msgspec", "numpy", "psutil", "rich", "sqlalchemy", "yaml", "torch", "onnx", "onnxruntime")
 OWN_MODULES = (
     "modeldyno.cli",
-    "modeldyno.core",
-    "modeldyno.core.result",
-    "modeldyno.options",
-    "modeldyno.document",
-    "modeldyno.errors",
-    "modeldyno.runtime",
-    "modeldyno.runtime.interrupts",
+    "modeldyno.base",
+    "modeldyno.base.result",
+    "modeldyno.engine",
+    "modeldyno.base.options",
+    "modeldyno.base.document",
+    "modeldyno.base.errors",
+    "modeldyno.engine.runtime",
+    "modeldyno.engine.runtime.interrupts",
 )
 """What a help may import of the package, besides the declarations in ``modeldyno.cli``."""
 
@@ -72,14 +73,14 @@ def test_the_help_of_a_command_imports_little(loaded_by_help: dict[str, list[str
 
 
 CHILD_MODULES = (
-    "modeldyno.runtime.engine",
-    "modeldyno.core.static.analysis",
-    "modeldyno.core.trace.allocations",
-    "modeldyno.adapters.backends.torch.operators",
-    "modeldyno.core.comparison.comparison",
-    "modeldyno.core.study.study",
-    "modeldyno.core.report.charts",
-    "modeldyno.kinds",
+    "modeldyno.engine.runtime.engine",
+    "modeldyno.models.static.analysis",
+    "modeldyno.engine.trace.allocations",
+    "modeldyno.engine.backends.torch.operators",
+    "modeldyno.comparison.change.comparison",
+    "modeldyno.sweeps.study.study",
+    "modeldyno.base.report.charts",
+    "modeldyno.base.kinds",
 )
 """What only a child process, a comparison, a sweep, a page or the store needs."""
 INSPECTS = """import sys

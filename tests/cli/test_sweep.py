@@ -15,24 +15,24 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from modeldyno import plugins
+from modeldyno.base import plugins
+from modeldyno.base.result.result import Artifact, FailureKind
 from modeldyno.cli.actions.sweep_study import exit_code
-from modeldyno.codec import study as codec_study
-from modeldyno.core.result.result import Artifact, FailureKind
-from modeldyno.core.study.goal import Rank
-from modeldyno.core.study.ranking import ranking
-from modeldyno.core.study.study import base_name
+from modeldyno.sweeps import codec as codec_study
 from modeldyno.sweeps import export_configs, loop
 from modeldyno.sweeps.schema import KEYS
+from modeldyno.sweeps.study.goal import Rank
+from modeldyno.sweeps.study.ranking import ranking
+from modeldyno.sweeps.study.study import base_name
 from modeldyno.testing.sample_studies import SimulatedTrials
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Protocol
 
-    from modeldyno.core.result.result import Event
-    from modeldyno.core.spec.job import Job
-    from modeldyno.core.study.study import Study
+    from modeldyno.base.job.job import Job
+    from modeldyno.base.result.result import Event
+    from modeldyno.sweeps.study.study import Study
 
     class CommandResult(Protocol):
         code: int
@@ -788,7 +788,7 @@ def test_a_report_whose_pictures_cannot_be_drawn_is_not_begun(
     """What is missing is said before a file is written."""
     bench()
     modeldyno("sweep", *BATCHES)
-    monkeypatch.setattr("modeldyno.plugins.missing", tuple)
+    monkeypatch.setattr("modeldyno.base.plugins.missing", tuple)
     refused = modeldyno("report", "digits", "--pictures", "pictures", "-o", "one.md")
 
     assert refused.code == 3

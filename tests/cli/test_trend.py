@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING
 import pytest
 
 import modeldyno as package
-from modeldyno import plugins
+from modeldyno.base import plugins
+from modeldyno.base.errors import RequestError
 from modeldyno.cli.actions.trend import _run_hook
-from modeldyno.core.comparison.trend import Trend
-from modeldyno.errors import RequestError
+from modeldyno.comparison.change.trend import Trend
+from modeldyno.profiling.views import brief
 from modeldyno.testing.sample_results import a_failed_result, a_result
 from modeldyno.testing.sample_series import a_trend
-from modeldyno.views import brief
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
     from typing import Protocol
 
-    from modeldyno.core.result.result import Result
+    from modeldyno.base.result.result import Result
 
     class CommandResult(Protocol):
         code: int

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from modeldyno import codec
-from modeldyno.core.metrics.doubt import distribution_doubts
-from modeldyno.core.metrics.measurement import Distribution, observed_number, ratio_number
-from modeldyno.core.recompute.checks import CheckState, DigestState, FigureCheck, Recomputation
+from modeldyno.base import codec
+from modeldyno.base.metrics.doubt import distribution_doubts
+from modeldyno.base.metrics.measurement import Distribution, observed_number, ratio_number
+from modeldyno.base.report.figure_checks import CheckState, DigestState, FigureCheck, Recomputation
+from modeldyno.exchange.views.recomputation import blocks, headline
 from modeldyno.testing.sample_results import SAMPLES, a_result
-from modeldyno.views.recomputation import blocks, headline
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,12 +15,16 @@ from typing import Any
 import jsonschema
 import pytest
 
-from modeldyno import codec
-from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement
-from modeldyno.core.metrics.measurement_plan import Plan
-from modeldyno.core.metrics.metric import METRICS, Better, MetricRow
-from modeldyno.core.result.result import (
+from modeldyno.base import codec
+from modeldyno.base.errors import UnreadableDocument
+from modeldyno.base.job.job import Job
+from modeldyno.base.job.probe_options import Observation
+from modeldyno.base.job.static_options import Inspection, Mode
+from modeldyno.base.metrics.doubt import Doubt
+from modeldyno.base.metrics.measurement import Distribution, Interval, Measurement
+from modeldyno.base.metrics.measurement_plan import Plan
+from modeldyno.base.metrics.metric import METRICS, Better, MetricRow
+from modeldyno.base.result.result import (
     SCHEMA,
     Ended,
     Environment,
@@ -35,12 +39,8 @@ from modeldyno.core.result.result import (
     Result,
     SecondPassed,
 )
-from modeldyno.core.result.static_data import SizePoint, StaticReport
-from modeldyno.core.result.trace_data import LiveSecond
-from modeldyno.core.spec.job import Job
-from modeldyno.core.spec.probe_options import Observation
-from modeldyno.core.spec.static_options import Inspection, Mode
-from modeldyno.errors import UnreadableDocument
+from modeldyno.base.result.static_data import SizePoint, StaticReport
+from modeldyno.base.result.trace_data import LiveSecond
 from modeldyno.testing.sample_results import (
     a_failed_result,
     a_job,

@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from modeldyno import codec
-from modeldyno.codec import comparison as codec_comparison
-from modeldyno.codec import study as codec_study
-from modeldyno.core.comparison.comparison import (
+from modeldyno.base import codec
+from modeldyno.base.errors import RequestError, UnreadableDocument
+from modeldyno.base.metrics.doubt import Doubt
+from modeldyno.base.metrics.measurement import Interval
+from modeldyno.base.metrics.metric import Query
+from modeldyno.base.result.output_agreement import OutputAgreement
+from modeldyno.comparison import codec as codec_comparison
+from modeldyno.comparison.change.comparison import (
     CandidateComparison,
     Cause,
     CausePart,
@@ -21,11 +25,7 @@ from modeldyno.core.comparison.comparison import (
     Comparison,
     SettingDiff,
 )
-from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.metrics.measurement import Interval
-from modeldyno.core.metrics.metric import Query
-from modeldyno.core.result.output_agreement import OutputAgreement
-from modeldyno.errors import RequestError, UnreadableDocument
+from modeldyno.sweeps import codec as codec_study
 from modeldyno.testing.sample_results import a_result, an_inspection
 from modeldyno.testing.sample_studies import a_study
 

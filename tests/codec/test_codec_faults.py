@@ -13,18 +13,17 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.disk_faults import largest_file
 
-from modeldyno import codec
-from modeldyno.adapters.stores import database
-from modeldyno.core.metrics.measurement import Distribution, Measurement
-from modeldyno.documents import yaml_file
-from modeldyno.errors import DiskFull, RequestError, StoreError, UnreadableDocument
-from modeldyno.loadgen.arrivals import read_trace
+from modeldyno.base import codec, yaml_file
+from modeldyno.base.errors import DiskFull, RequestError, StoreError, UnreadableDocument
+from modeldyno.base.metrics.measurement import Distribution, Measurement
+from modeldyno.serving.loadgen.arrivals import read_trace
+from modeldyno.stores import database
 from modeldyno.testing.sample_results import a_small_result
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from modeldyno.core.result.result import Result
+    from modeldyno.base.result.result import Result
 
 LATENCY = Measurement(metric="latency", value=Distribution.of([0.001, 0.002]))
 DOCUMENT = codec.encode(a_small_result(measurements=(LATENCY,)))
@@ -164,7 +163,7 @@ def test_killed(tmp_path: Path, moments: range) -> None:
     path = tmp_path / "result.json"
     codec.write(path, b"0" * 1_000_000)
     code = (
-        "import sys; from pathlib import Path; from modeldyno import codec as wire; print(flush=True)\n"
+        "import sys; from pathlib import Path; from modeldyno.base import codec as wire; print(flush=True)\n"
         "while True:\n"
         "    for digit in b'12': wire.write(Path(sys.argv[1]), bytes([digit]) * 1_000_000)\n"
     )

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from modeldyno import codec
-from modeldyno.codec import study as codec_study
-from modeldyno.core.metrics.constraints import Answer, Constraint, Judgement, Verdict
-from modeldyno.core.metrics.measurement import Interval
-from modeldyno.core.metrics.metric import Query
-from modeldyno.core.spec.load_spec import Load
-from modeldyno.core.study.study import SCHEMA, Budget, Study, Trial, TrialState
-from modeldyno.errors import RequestError, UnreadableDocument
+from modeldyno.base import codec
+from modeldyno.base.errors import RequestError, UnreadableDocument
+from modeldyno.base.job.load_spec import Load
+from modeldyno.base.metrics.constraints import Answer, Constraint, Judgement, Verdict
+from modeldyno.base.metrics.measurement import Interval
+from modeldyno.base.metrics.metric import Query
+from modeldyno.sweeps import codec as codec_study
+from modeldyno.sweeps.study.study import SCHEMA, Budget, Study, Trial, TrialState
 from modeldyno.testing.sample_results import a_result
 from modeldyno.testing.sample_studies import a_served_study, a_study
 from modeldyno.testing.stores import TRIALS, add_sample_trial

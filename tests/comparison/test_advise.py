@@ -11,36 +11,30 @@ import numpy as np
 import pytest
 from tests.support.fake_clock import replace_monotonic
 
+from modeldyno.base.errors import MissingExtra, OutOfTime, RequestError, RunFailed
+from modeldyno.base.job.input_spec import InputSpec
+from modeldyno.base.job.job import Job
+from modeldyno.base.job.model_ref import ModelRef
+from modeldyno.base.job.probe_options import Observation
+from modeldyno.base.job.static_options import Inspection, Mode
+from modeldyno.base.metrics.measurement import Distribution, Interval, Measurement, SampleScores, pack
+from modeldyno.base.metrics.metric import Query
+from modeldyno.base.result.cost import Price
+from modeldyno.base.result.result import Environment, Event, Failure, FailureKind, Progressed, Result
+from modeldyno.base.result.static_data import Operator, StaticReport
+from modeldyno.base.stats.statistics import share_interval
 from modeldyno.comparison.advise import AdviseOptions, advise
-from modeldyno.core.comparison.comparison import ChangeVerdict
-from modeldyno.core.metrics.measurement import (
-    Distribution,
-    Interval,
-    Measurement,
-    SampleScores,
-    pack,
-)
-from modeldyno.core.metrics.metric import Query
-from modeldyno.core.result.cost import Price
-from modeldyno.core.result.result import Environment, Event, Failure, FailureKind, Progressed, Result
-from modeldyno.core.result.static_data import Operator, StaticReport
-from modeldyno.core.spec.input_spec import InputSpec
-from modeldyno.core.spec.job import Job
-from modeldyno.core.spec.model_ref import ModelRef
-from modeldyno.core.spec.probe_options import Observation
-from modeldyno.core.spec.static_options import Inspection, Mode
-from modeldyno.core.stats.statistics import share_interval
-from modeldyno.data.outputs import named_arrays
-from modeldyno.errors import MissingExtra, OutOfTime, RequestError, RunFailed
-from modeldyno.runtime.session import RunSession
-from modeldyno.runtime.time_limit import TimeLimit
+from modeldyno.comparison.change.comparison import ChangeVerdict
+from modeldyno.comparison.views.advice import sentence
+from modeldyno.engine.data.outputs import named_arrays
+from modeldyno.engine.runtime.session import RunSession
+from modeldyno.engine.runtime.time_limit import TimeLimit
 from modeldyno.testing.sample_results import a_small_result
-from modeldyno.views.advice.blocks import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from modeldyno.core.advice.advice import Advice
+    from modeldyno.comparison.change.advice import Advice
 
 RATE = Query.parse("throughput")
 JOB = Job(
@@ -131,7 +125,7 @@ def _measured(seconds: float, batch: int) -> tuple[Measurement, ...]:
 
 @pytest.fixture(autouse=True)
 def _cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("modeldyno.environment.machine.cpu_quota", lambda: 2.0)
+    monkeypatch.setattr("modeldyno.engine.environment.machine.cpu_quota", lambda: 2.0)
 
 
 def advised(machine: Machine, wish: AdviseOptions | None = None, job: Job = JOB) -> list[Advice]:

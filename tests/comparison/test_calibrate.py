@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from modeldyno import plugins
+from modeldyno.base import plugins
+from modeldyno.base.errors import OutOfTime, RequestError, RunFailed
+from modeldyno.base.metrics.doubt import Doubt
+from modeldyno.base.metrics.measurement import Distribution, Measurement
+from modeldyno.base.result.result import Environment, Result
 from modeldyno.comparison.calibrate import (
     FEWEST_PROCESSES,
     TAG,
@@ -19,21 +23,17 @@ from modeldyno.comparison.calibrate import (
     run_against_itself,
     suggest_improvements,
 )
-from modeldyno.core.comparison.gate_rule import GateRule
-from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.metrics.measurement import Distribution, Measurement
-from modeldyno.core.result.result import Environment, Result
-from modeldyno.errors import OutOfTime, RequestError, RunFailed
-from modeldyno.runtime.events import INTERRUPTED
-from modeldyno.runtime.session import RunSession
+from modeldyno.comparison.change.gate_rule import GateRule
+from modeldyno.engine.runtime.events import INTERRUPTED
+from modeldyno.engine.runtime.session import RunSession
 from modeldyno.testing.sample_results import a_failed_result, a_job, a_small_result
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from modeldyno.core.result.result import Event
-    from modeldyno.core.spec.job import Job
+    from modeldyno.base.job.job import Job
+    from modeldyno.base.result.result import Event
 
 SOURCE = np.random.default_rng(5)
 STEPS = SOURCE.permutation(np.linspace(-0.01, 0.01, 41))

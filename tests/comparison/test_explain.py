@@ -11,19 +11,19 @@ import pytest
 from tests.support.fake_clock import replace_monotonic
 from tests.support.fake_comparisons import SimulatedRuns, a_side
 
+from modeldyno.base.errors import RequestError
+from modeldyno.base.job.load_spec import Load
+from modeldyno.base.job.probe_options import Observation
+from modeldyno.base.job.static_options import Inspection, Mode
+from modeldyno.base.metrics.measurement import Distribution, Measurement
+from modeldyno.base.result.result import Artifact, Progressed
+from modeldyno.base.result.trace_data import Layer, TraceReport
+from modeldyno.base.stats.schedule import RoundSchedule
+from modeldyno.comparison.change.build import CompareOptions
+from modeldyno.comparison.change.comparison import ChangeVerdict
 from modeldyno.comparison.explain import run_comparison
-from modeldyno.core.comparison.build import CompareOptions
-from modeldyno.core.comparison.comparison import ChangeVerdict
-from modeldyno.core.comparison.schedule import RoundSchedule
-from modeldyno.core.metrics.measurement import Distribution, Measurement
-from modeldyno.core.result.result import Artifact, Progressed
-from modeldyno.core.result.trace_data import Layer, TraceReport
-from modeldyno.core.spec.load_spec import Load
-from modeldyno.core.spec.probe_options import Observation
-from modeldyno.core.spec.static_options import Inspection, Mode
-from modeldyno.data import outputs
-from modeldyno.errors import RequestError
-from modeldyno.runtime.session import RunSession
+from modeldyno.engine.data import outputs
+from modeldyno.engine.runtime.session import RunSession
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
     from numpy import ndarray
 
-    from modeldyno.core.comparison.comparison import Comparison
-    from modeldyno.core.result.result import Event, Result
-    from modeldyno.core.spec.job import Job
+    from modeldyno.base.job.job import Job
+    from modeldyno.base.result.result import Event, Result
+    from modeldyno.comparison.change.comparison import Comparison
 
 GIVEN = np.ones((8, 4), np.float32)
 

@@ -11,28 +11,29 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from modeldyno import codec, detect_regressions, plugins
+from modeldyno import detect_regressions
+from modeldyno.base import codec, plugins
+from modeldyno.base.errors import OutOfTime, RequestError, RunFailed, UndecidedWarning
+from modeldyno.base.job.input_spec import InputSpec
+from modeldyno.base.job.model_ref import ModelIdentity, ModelRef
+from modeldyno.base.metrics.constraints import Verdict
+from modeldyno.base.metrics.measurement import Distribution, Measurement
+from modeldyno.base.result.result import Environment, Result, merge
+from modeldyno.base.stats.schedule import PLAN
 from modeldyno.comparison.baseline import find_baseline, is_checkout, locate_in_checkout, measure_checkout
+from modeldyno.comparison.change.build import CompareOptions
+from modeldyno.comparison.change.gate_rule import GateRule
 from modeldyno.comparison.gate import check_stored, rerunnable_baseline, run_gate
-from modeldyno.core.comparison.build import CompareOptions
-from modeldyno.core.comparison.gate_rule import GateRule
-from modeldyno.core.comparison.schedule import PLAN
-from modeldyno.core.metrics.constraints import Verdict
-from modeldyno.core.metrics.measurement import Distribution, Measurement
-from modeldyno.core.result.result import Environment, Result, merge
-from modeldyno.core.spec.input_spec import InputSpec
-from modeldyno.core.spec.model_ref import ModelIdentity, ModelRef
-from modeldyno.errors import OutOfTime, RequestError, RunFailed, UndecidedWarning
-from modeldyno.runtime.events import INTERRUPTED
-from modeldyno.runtime.session import RunSession
+from modeldyno.comparison.views.gate import sentence
+from modeldyno.engine.runtime.events import INTERRUPTED
+from modeldyno.engine.runtime.session import RunSession
 from modeldyno.testing.sample_results import a_failed_result, a_job, a_small_result
-from modeldyno.views.comparison.gate import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from modeldyno.core.result.result import Event
-    from modeldyno.core.spec.job import Job
+    from modeldyno.base.job.job import Job
+    from modeldyno.base.result.result import Event
 
 OLD, NEW = a_job("old"), a_job("new")
 HARDWARE = Environment(hardware={"cpu": "a test processor"}, software={"python": "3.11"})

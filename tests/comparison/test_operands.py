@@ -9,21 +9,21 @@ import pytest
 from tests.support.sample_trials import a_trial, add_trials, an_answer
 from tests.support.tiny_onnx import mlp
 
-from modeldyno import codec, plugins
-from modeldyno.codec import comparison as codec_comparison
-from modeldyno.codec import study as codec_study
+from modeldyno.base import codec, plugins
+from modeldyno.base.errors import RequestError
+from modeldyno.base.job.job import Job
+from modeldyno.base.job.probe_options import Observation
+from modeldyno.base.metrics.measurement_plan import Plan
+from modeldyno.base.result.result import Result
+from modeldyno.comparison import codec as codec_comparison
+from modeldyno.comparison.change.build import CompareOptions
 from modeldyno.comparison.operands import rerun_job, resolve_operands
 from modeldyno.comparison.run import build_comparison
-from modeldyno.core.comparison.build import CompareOptions
-from modeldyno.core.metrics.measurement_plan import Plan
-from modeldyno.core.result.result import Result
-from modeldyno.core.spec.job import Job
-from modeldyno.core.spec.probe_options import Observation
-from modeldyno.documents.catalog import stored_result
-from modeldyno.documents.lookup import find_any
-from modeldyno.errors import RequestError
 from modeldyno.profiling.request import Request
 from modeldyno.profiling.resolve_model import names_model
+from modeldyno.stores.catalog import stored_result
+from modeldyno.stores.lookup import find_any
+from modeldyno.sweeps import codec as codec_study
 from modeldyno.testing.sample_results import a_job, a_result
 from modeldyno.testing.sample_studies import a_study
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.fake_forge import TOKEN, Forge, serve_forge
 
+from modeldyno.base.errors import RequestError, RunFailed
 from modeldyno.cli import main
 from modeldyno.comparison.pr_comment import CommentThread, post_comment
-from modeldyno.errors import RequestError, RunFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -8,6 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.fake_comparisons import SimulatedRuns, a_side
 
+from modeldyno.base.errors import InputRefused, OutOfTime, RequestError, RunFailed
+from modeldyno.base.job.input_spec import InputSpec
+from modeldyno.base.result.result import Failure, FailureKind, Progressed
+from modeldyno.base.stats.schedule import RoundSchedule
+from modeldyno.comparison.change.build import CompareOptions
+from modeldyno.comparison.change.comparison import ChangeVerdict
 from modeldyno.comparison.run import (
     any_failed,
     build_comparison,
@@ -16,22 +22,16 @@ from modeldyno.comparison.run import (
     is_decided,
     run_rounds,
 )
-from modeldyno.core.comparison.build import CompareOptions
-from modeldyno.core.comparison.comparison import ChangeVerdict
-from modeldyno.core.comparison.schedule import RoundSchedule
-from modeldyno.core.result.result import Failure, FailureKind, Progressed
-from modeldyno.core.spec.input_spec import InputSpec
-from modeldyno.errors import InputRefused, OutOfTime, RequestError, RunFailed
-from modeldyno.runtime.events import INTERRUPTED
-from modeldyno.runtime.session import RunSession
+from modeldyno.engine.runtime.events import INTERRUPTED
+from modeldyno.engine.runtime.session import RunSession
 from modeldyno.testing.sample_results import a_result
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from modeldyno.core.comparison.comparison import Comparison
-    from modeldyno.core.result.result import Event, Result
-    from modeldyno.core.spec.job import Job
+    from modeldyno.base.job.job import Job
+    from modeldyno.base.result.result import Event, Result
+    from modeldyno.comparison.change.comparison import Comparison
 
 LATENCY = CompareOptions(metrics=("latency",))
 

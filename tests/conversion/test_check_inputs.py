@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from modeldyno.base.errors import RequestError
+from modeldyno.base.job.input_spec import InputSpec
 from modeldyno.conversion.check_inputs import CheckCall, CheckPlan, first_axis
-from modeldyno.core.spec.input_spec import InputSpec
-from modeldyno.errors import RequestError
 from modeldyno.testing.fakes import a_model
 
 if TYPE_CHECKING:

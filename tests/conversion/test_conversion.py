@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 import modeldyno
-from modeldyno import plugins
+from modeldyno.base import plugins
+from modeldyno.base.errors import MissingExtra, RequestError, UnknownName
+from modeldyno.conversion.agreement.conversion import Conversion
+from modeldyno.conversion.agreement.conversion import ConversionFailureKind as Kind
+from modeldyno.conversion.agreement.rule import Tolerance
 from modeldyno.conversion.request import ConversionRequest
 from modeldyno.conversion.run import convert
-from modeldyno.core.agreement.conversion import Conversion
-from modeldyno.core.agreement.conversion import ConversionFailureKind as Kind
-from modeldyno.core.agreement.rule import Tolerance
-from modeldyno.documents.catalog import list_documents, remove_documents
-from modeldyno.documents.lookup import find_any
-from modeldyno.errors import MissingExtra, RequestError, UnknownName
+from modeldyno.stores.catalog import list_documents, remove_documents
+from modeldyno.stores.lookup import find_any
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from modeldyno.adapters.converters import torch_program
+from modeldyno.base.errors import MissingExtra, RequestError
+from modeldyno.conversion.agreement.conversion import ConversionFailureKind as Kind
+from modeldyno.conversion.converters import torch_program
 from modeldyno.conversion.failures import failure_of
-from modeldyno.core.agreement.conversion import ConversionFailureKind as Kind
-from modeldyno.errors import MissingExtra, RequestError
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from modeldyno import plugins
+from modeldyno.base import plugins
+from modeldyno.base.job.model_ref import ModelRef
+from modeldyno.conversion.agreement.inner_values import keep_value
 from modeldyno.conversion.graph_values import inner_graph
-from modeldyno.core.agreement.inner_values import keep_value
-from modeldyno.core.spec.model_ref import ModelRef
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import modeldyno
+from modeldyno.base.errors import RequestError
 from modeldyno.conversion.request import ConversionRequest
 from modeldyno.conversion.run import convert
-from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:
-    from modeldyno.core.agreement.conversion import Conversion
+    from modeldyno.conversion.agreement.conversion import Conversion
 
 pytest.importorskip("onnxruntime")
 DIGITS = Path(__file__).parents[2] / "examples" / "digits"

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from modeldyno import plugins
+from modeldyno.base import plugins
+from modeldyno.conversion.agreement.inner_values import End
 from modeldyno.conversion.graph_values import arrays_of, source_moments, values_of
-from modeldyno.core.agreement.inner_values import End
 
 torch = pytest.importorskip("torch")
 

@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from modeldyno import plugins
+from modeldyno.base import plugins
+from modeldyno.base.job.model_ref import ModelRef
 from modeldyno.conversion import locate as located
+from modeldyno.conversion.agreement.rule import AgreementRule
 from modeldyno.conversion.graph_values import inner_graph
 from modeldyno.conversion.locate import farthest_call, locate
 from modeldyno.conversion.recipe import compare_model
 from modeldyno.conversion.reference import conversion_source, run_reference
-from modeldyno.core.agreement.rule import AgreementRule
-from modeldyno.core.spec.model_ref import ModelRef
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from modeldyno.core.agreement.agreement import FirstDifference
-    from modeldyno.interfaces.loader import Model
+    from modeldyno.conversion.agreement.agreement import FirstDifference
+    from modeldyno.models.interface import Model
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.filterwarnings("ignore")  # exporters warn of each other's old names

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from modeldyno import plugins
+from modeldyno.base import plugins
+from modeldyno.base.job.input_spec import InputSpec
+from modeldyno.base.job.model_ref import ModelRef
 from modeldyno.conversion.check_inputs import example_samples, measured_inputs, with_names_of
 from modeldyno.conversion.request import ConversionRequest
 from modeldyno.conversion.run import convert
-from modeldyno.core.spec.input_spec import InputSpec
-from modeldyno.core.spec.model_ref import ModelRef
-from modeldyno.data.batches import build_payloads
+from modeldyno.engine.data.batches import build_payloads
 from modeldyno.testing.fakes import a_model
 
 if TYPE_CHECKING:

@@ -12,15 +12,15 @@ from starlette.testclient import TestClient
 from tests.support.sample_registry import a_conversion, a_figure, a_target, a_task, a_variant, a_version
 from tests.support.sample_registry import a_worker as a_registry_worker
 
-from modeldyno import plugins
-from modeldyno.core.load.load_seconds import LiveLoad
-from modeldyno.core.registry.names import VersionName
-from modeldyno.core.registry.records import FigureState, TaskState, VariantState
-from modeldyno.core.result.trace_data import LiveSecond
+from modeldyno.base import plugins
+from modeldyno.base.job.version_name import VersionName
+from modeldyno.base.kinds import kind_of
+from modeldyno.base.result.trace_data import LiveSecond
 from modeldyno.dashboard.app import make_app
-from modeldyno.interfaces.store import KeepsLiveLoads, Store
-from modeldyno.kinds import kind_of
+from modeldyno.registry.records.records import FigureState, TaskState, VariantState
 from modeldyno.registry.targets import target_here
+from modeldyno.serving.load.load_seconds import LiveLoad
+from modeldyno.stores.interface import KeepsLiveLoads, Store
 from modeldyno.testing.sample_conversions import a_conversion as a_conversion_document
 from modeldyno.testing.sample_results import a_failed_result, a_result, an_inspection
 from modeldyno.testing.sample_series import a_capacity, a_comparison, a_ladder

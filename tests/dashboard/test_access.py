@@ -12,13 +12,13 @@ from starlette.testclient import TestClient
 from tests.dashboard.conftest import PORT, Visitor, fill_registry, put
 from tests.dashboard.test_guard import ROUTES
 
-from modeldyno import plugins
+from modeldyno.base import plugins
+from modeldyno.base.errors import RequestError
 from modeldyno.dashboard import app as application
 from modeldyno.dashboard import server
 from modeldyno.dashboard.access import AccessRole, AccessTokens, read_or_make_tokens
 from modeldyno.dashboard.app import make_app
 from modeldyno.dashboard.guard import API
-from modeldyno.errors import RequestError
 from modeldyno.testing.sample_results import a_result
 
 if TYPE_CHECKING:

@@ -15,19 +15,19 @@ import pytest
 import uvicorn
 from tests.dashboard.conftest import fill_registry
 
-from modeldyno import plugins
-from modeldyno.core.registry.names import VersionName
-from modeldyno.core.registry.records import TaskState
+from modeldyno.base import plugins
+from modeldyno.base.job.version_name import VersionName
 from modeldyno.dashboard.access import AccessRole, AccessTokens
 from modeldyno.dashboard.app import make_app
 from modeldyno.dashboard.server import listen
+from modeldyno.registry.records.records import TaskState
 from modeldyno.testing.sample_results import a_result
 from modeldyno.testing.sample_series import a_ladder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from modeldyno.interfaces.store import Store
+    from modeldyno.stores.interface import Store
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx"
 READER, OPERATOR = "r" * 24, "o" * 24

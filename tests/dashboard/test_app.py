@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from tests.dashboard.conftest import HOSTILE, INSPECTED, links_of, put, visitor_of
 from tests.support.sample_registry import a_figure, a_task, a_variant, a_version
 
-from modeldyno import plugins
-from modeldyno.core.metrics.measurement import observed_number
+from modeldyno.base import plugins
+from modeldyno.base.metrics.measurement import observed_number
 from modeldyno.dashboard.api_writes import API_WRITES
 from modeldyno.dashboard.app import AS_CSV, PAGES, QUERY, WRITES
 from modeldyno.dashboard.guard import API

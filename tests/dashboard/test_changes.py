@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from modeldyno.base.errors import StoreError
 from modeldyno.dashboard.changes import marks
 from modeldyno.dashboard.store_access import ChangeWatch
-from modeldyno.errors import StoreError
 from modeldyno.testing.sample_results import a_small_result
 
 if TYPE_CHECKING:
     from tests.dashboard.conftest import Visitor
 
-    from modeldyno.interfaces.store import Store
+    from modeldyno.stores.interface import Store
 
 
 async def collect_texts(store: Store, rounds: int) -> list[str]:

@@ -9,7 +9,7 @@ import pytest
 from tests.dashboard.conftest import put, visitor_of
 from tests.support.sample_registry import a_target, a_task, a_variant, a_version, a_worker
 
-from modeldyno import plugins
+from modeldyno.base import plugins
 from modeldyno.registry.canary import reading_tag
 from modeldyno.registry.targets import target_here
 from modeldyno.testing.sample_results import a_result
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from tests.dashboard.conftest import Visitor
 
-    from modeldyno.interfaces.store import Store
+    from modeldyno.stores.interface import Store
 
 
 @pytest.fixture

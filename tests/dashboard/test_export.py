@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from modeldyno.base.errors import RequestError
 from modeldyno.dashboard.export import _without_places, export_pages
-from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:
-    from modeldyno.interfaces.store import Store
+    from modeldyno.stores.interface import Store
 
 
 def test_every_link_leads_to_a_file(filled: Store, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.dashboard.conftest import LIVE_LOAD, put
 
-from modeldyno.core.metrics.measurement import Measurement
+from modeldyno.base.metrics.measurement import Measurement
 from modeldyno.dashboard import live_pages
 from modeldyno.dashboard.diagram import TimeChart, TimeLine, TimePanel, write_chart
 from modeldyno.testing.sample_results import a_result

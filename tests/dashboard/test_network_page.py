@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from tests.dashboard.conftest import HOSTILE, INSPECTED, put, visitor_of
 
-from modeldyno import plugins
-from modeldyno.core.result.static_data import Module
+from modeldyno.base import plugins
+from modeldyno.base.result.static_data import Module
 from modeldyno.dashboard.diagram import Arrow, Box, Diagram, write_svg
 from modeldyno.testing.sample_results import an_inspection, an_outline
 

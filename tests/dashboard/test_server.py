@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from modeldyno import plugins
+from modeldyno.base import plugins
+from modeldyno.base.errors import MissingExtra, RequestError
 from modeldyno.dashboard import server
-from modeldyno.errors import MissingExtra, RequestError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,14 +11,14 @@ import pytest
 from tests.dashboard.conftest import put, visitor_of
 from tests.support.sample_registry import TARGET, a_target
 
-from modeldyno import plugins
+from modeldyno.base import plugins
+from modeldyno.base.errors import StoreError
 from modeldyno.dashboard import home_page, regressions
 from modeldyno.dashboard.page import PageRequest
 from modeldyno.dashboard.regressions import RegressionSearch
 from modeldyno.dashboard.trend_pages import find_regressions, regression_of_model
-from modeldyno.errors import StoreError
-from modeldyno.interfaces.store import StoredName
 from modeldyno.registry.canary import reading_tag
+from modeldyno.stores.interface import StoredName
 from modeldyno.testing.sample_results import a_result
 
 if TYPE_CHECKING:
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
     from tests.dashboard.conftest import Visitor
 
-    from modeldyno.core.result.result import Result
+    from modeldyno.base.result.result import Result
     from modeldyno.dashboard.trend_pages import Regression
-    from modeldyno.interfaces.store import Store
+    from modeldyno.stores.interface import Store
 
 
 @pytest.fixture

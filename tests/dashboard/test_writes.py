@@ -12,13 +12,13 @@ import pytest
 from tests.dashboard.conftest import PORT, fill_registry, put, visitor_of
 from tests.support.sample_registry import a_version
 
-from modeldyno import plugins
-from modeldyno.core.registry.names import VersionName
-from modeldyno.core.registry.policy import DEFAULT
-from modeldyno.core.registry.records import TaskKind, TaskState
-from modeldyno.core.spec.model_ref import ModelIdentity, ModelRef
+from modeldyno.base import plugins
+from modeldyno.base.job.model_ref import ModelIdentity, ModelRef
+from modeldyno.base.job.version_name import VersionName
 from modeldyno.dashboard import app as application
 from modeldyno.dashboard import registry_writes
+from modeldyno.registry.records.policy import DEFAULT
+from modeldyno.registry.records.records import TaskKind, TaskState
 from modeldyno.registry.register import located
 from modeldyno.testing.sample_results import a_result
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from tests.dashboard.conftest import Visitor
 
-    from modeldyno.core.registry.records import Version
+    from modeldyno.registry.records.records import Version
 
 RESULT = "0123456789ab"
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx"

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from modeldyno.documents.yaml_file import parse_yaml_text
+from modeldyno.base.yaml_file import parse_yaml_text
 from modeldyno.sweeps.build import build_study
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -10,16 +10,16 @@ import pytest
 from tests.support.sample_explanations import an_explanation
 
 import modeldyno
-from modeldyno import codec, plugins
-from modeldyno.core.advice.advice import Advice
-from modeldyno.core.comparison.gate_report import GateReport
-from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.metrics.metric import Query
-from modeldyno.core.recompute.checks import DigestState, Recomputation
-from modeldyno.document import Document
-from modeldyno.errors import MissingExtra, RequestError
-from modeldyno.kinds import kind_of
-from modeldyno.loadtest.replicas import CostAnswer
+from modeldyno.base import codec, plugins
+from modeldyno.base.document import Document
+from modeldyno.base.errors import MissingExtra, RequestError
+from modeldyno.base.kinds import kind_of
+from modeldyno.base.metrics.doubt import Doubt
+from modeldyno.base.metrics.metric import Query
+from modeldyno.base.report.figure_checks import DigestState, Recomputation
+from modeldyno.comparison.change.advice import Advice
+from modeldyno.comparison.change.gate_report import GateReport
+from modeldyno.serving.loadtest.replicas import CostAnswer
 from modeldyno.testing.sample_conversions import a_conversion
 from modeldyno.testing.sample_results import a_failed_result, a_result
 from modeldyno.testing.sample_series import a_capacity, a_comparison, a_ladder, a_trend
@@ -206,7 +206,7 @@ def test_every_report_that_the_api_returns_prints_itself() -> None:
         for name in ("advise", "answer", "check", "compare", "convert", "doctor", "explain", "find_load",
                      "gate", "load_curve", "replicas", "show_model", "sweep", "trend", "verify")
     }  # fmt: skip
-    for name in ("documents.verify", "api.gate", "loadtest.replicas"):
+    for name in ("exchange.verify", "comparison.api.gate", "serving.loadtest.replicas"):
         import_module(f"modeldyno.{name}")
     documents = {cls.__name__ for cls in _all_subclasses(Document)}
 

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.sample_trials import a_trial, add_trials, an_answer
 
-from modeldyno.core.result.result import Environment
-from modeldyno.documents.write import write_report
-from modeldyno.errors import RequestError
+from modeldyno.base.errors import RequestError
+from modeldyno.base.result.result import Environment
+from modeldyno.reports.write import write_report
 from modeldyno.testing.sample_studies import a_served_study, make_goal
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from modeldyno.core.study.study import Study
+    from modeldyno.sweeps.study.study import Study
 
 
 def served() -> Study:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.documents.test_yaml_file import PAYLOADS
 
-from modeldyno.documents.yaml_file import read_foreign_yaml
-from modeldyno.errors import RequestError
+from modeldyno.base.errors import RequestError
+from modeldyno.base.yaml_file import read_foreign_yaml
 from modeldyno.testing.loaders import is_one_sentence
 
 if TYPE_CHECKING:

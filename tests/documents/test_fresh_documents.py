@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import modeldyno
-from modeldyno.adapters.probes import timing_loop
-from modeldyno.core.metrics.measurement_plan import Plan
+from modeldyno.base.metrics.measurement_plan import Plan
+from modeldyno.engine.probes import timing_loop
 
 
 @pytest.fixture

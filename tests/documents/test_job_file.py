@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from modeldyno.documents.job_file import (
+from modeldyno.base.errors import RequestError
+from modeldyno.base.yaml_file import parse_yaml_text
+from modeldyno.profiling.job_file import (
     FileJob,
     check_job_numbers,
     expand_jobs,
@@ -14,8 +16,6 @@ from modeldyno.documents.job_file import (
     read_job,
     read_jobs,
 )
-from modeldyno.documents.yaml_file import parse_yaml_text
-from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import modeldyno
-from modeldyno import kinds
-from modeldyno.documents.verify import verify_bytes
-from modeldyno.errors import ModelDynoError
+from modeldyno.base import kinds
+from modeldyno.base.errors import ModelDynoError
+from modeldyno.exchange.verify import verify_bytes
 from modeldyno.testing.known_latency import KnownLatency
 from modeldyno.testing.server import serve_in_subprocess
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from modeldyno.document import StoredDocument
+    from modeldyno.base.document import StoredDocument
 
     Measure = Callable[[str, Path], StoredDocument]
 

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 
-from modeldyno.core.load.load_seconds import SECONDS_KEPT, LiveLoad
-from modeldyno.core.result.result import Loaded, SecondPassed
-from modeldyno.core.result.trace_data import LiveSecond
-from modeldyno.documents.live_loads import LoadDisplay, show_loads
-from modeldyno.errors import StoreError
+from modeldyno.base.errors import StoreError
+from modeldyno.base.result.result import Loaded, SecondPassed
+from modeldyno.base.result.trace_data import LiveSecond
+from modeldyno.serving.load.load_seconds import SECONDS_KEPT, LiveLoad
+from modeldyno.serving.loadtest.live_loads import LoadDisplay, show_loads
 from modeldyno.testing.sample_results import a_result
 
 if TYPE_CHECKING:
-    from modeldyno.core.result.result import Event
+    from modeldyno.base.result.result import Event
 
 
 @dataclass

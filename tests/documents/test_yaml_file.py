@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from modeldyno.documents.yaml_file import FileConfig, parse_yaml_text, read_yaml_file
-from modeldyno.errors import RequestError
+from modeldyno.base.errors import RequestError
+from modeldyno.base.yaml_file import FileConfig, parse_yaml_text, read_yaml_file
 
 if TYPE_CHECKING:
     from pathlib import Path

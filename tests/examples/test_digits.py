@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
-from modeldyno.adapters.backends.onnxruntime import backend
-from modeldyno.adapters.loaders import onnx as loader
-from modeldyno.core.spec.input_spec import parse_input
-from modeldyno.core.spec.knob import configure
-from modeldyno.core.spec.model_ref import ModelRef
-from modeldyno.data import batches as feeds
+from modeldyno.base.job.input_spec import parse_input
+from modeldyno.base.job.knob import configure
+from modeldyno.base.job.model_ref import ModelRef
+from modeldyno.engine.backends.onnxruntime import backend
+from modeldyno.engine.data import batches as feeds
+from modeldyno.models.loaders import onnx as loader
 
 ROOT = Path(__file__).parents[2]
 DIGITS = ROOT / "examples" / "digits"

@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from modeldyno.interfaces.load_stages import describing, importing, loading
+from modeldyno.models.load_stages import describing, importing, loading
 
 if TYPE_CHECKING:
-    from modeldyno.interfaces.load_stages import WatchStage
+    from modeldyno.models.load_stages import WatchStage
 
 
 def test_describing_is_no_part_of_loading() -> None:

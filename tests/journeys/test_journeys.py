@@ -270,7 +270,7 @@ def test_the_page_of_deeplite_from_a_model_to_a_regression(shell: Shell) -> None
     """A script of that page with its imports changed: a table, and a clone beside it."""
     shell.write(
         "page.py",
-        "from copy import deepcopy\nimport torch\nfrom modeldyno.api import *\n\n"
+        "from copy import deepcopy\nimport torch\nfrom modeldyno.compat.deeplite import *\n\n"
         "data = [(torch.rand(8, 64), torch.randint(0, 10, (8,))) for _ in range(4)]\n"
         "model = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.Linear(256, 10))\n"
         "splits = TorchProfiler.enable_forward_pass_data_splits({'train': data, 'test': data})\n"

@@ -11,8 +11,8 @@ import yaml
 from tests.support.mlflow_store import add_version, new_store
 from tests.support.packages import skip_module_without
 
-from modeldyno.environment.mlflow_client import mlflow_client
-from modeldyno.errors import MissingExtra, RequestError
+from modeldyno.base.errors import MissingExtra, RequestError
+from modeldyno.engine.environment.mlflow_client import mlflow_client
 from modeldyno.profiling.mlflow_version import fetch_mlflow_version, find_model
 from modeldyno.profiling.resolve_model import resolve_reference
 
@@ -126,7 +126,7 @@ def test_a_version_that_is_not_there_is_told(text: str, message: str) -> None:
 
 
 def test_without_mlflow_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("modeldyno.plugins.find_spec", lambda name: None if name == "mlflow" else name)
+    monkeypatch.setattr("modeldyno.base.plugins.find_spec", lambda name: None if name == "mlflow" else name)
 
     with pytest.raises(MissingExtra, match="pip install mlflow-skinny"):
         fetch_mlflow_version("models:/net/1")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import fsspec
 import pytest
 
-from modeldyno.errors import MissingExtra, RequestError, StoreUnavailable
+from modeldyno.base.errors import MissingExtra, RequestError, StoreUnavailable
 from modeldyno.profiling import remote_files
 from modeldyno.profiling.resolve_model import names_model, resolve_reference
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from modeldyno import plugins
-from modeldyno.core.metrics.measurement_plan import Plan
-from modeldyno.core.result.cost import Price
-from modeldyno.core.spec.probe_options import Observation
-from modeldyno.core.spec.static_options import Inspection, Mode
-from modeldyno.errors import MissingExtra, RequestError, UnknownName
+from modeldyno.base import plugins
+from modeldyno.base.errors import MissingExtra, RequestError, UnknownName
+from modeldyno.base.job.probe_options import Observation
+from modeldyno.base.job.static_options import Inspection, Mode
+from modeldyno.base.metrics.measurement_plan import Plan
+from modeldyno.base.result.cost import Price
 from modeldyno.profiling.request import Request, parse_function
 from modeldyno.profiling.resolve_model import resolve_reference
 

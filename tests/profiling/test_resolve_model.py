@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from modeldyno.core.spec.model_ref import ModelRef
-from modeldyno.errors import RequestError
+from modeldyno.base.errors import RequestError
+from modeldyno.base.job.model_ref import ModelRef
 from modeldyno.profiling.resolve_model import refers_to_model, resolve_reference
 
 if TYPE_CHECKING:

@@ -5,17 +5,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from modeldyno import plugins
-from modeldyno.environment.device_state import DeviceState
-from modeldyno.environment.devices import DeviceReading
-from modeldyno.errors import RequestError, RunFailed
-from modeldyno.profiling import serve
-from modeldyno.profiling.serve import serve_model
+from modeldyno.base import plugins
+from modeldyno.base.errors import RequestError, RunFailed
+from modeldyno.engine.environment.device_state import DeviceState
+from modeldyno.engine.environment.devices import DeviceReading
+from modeldyno.serving import serve
+from modeldyno.serving.serve import serve_model
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from modeldyno.core.spec.job import Job
+    from modeldyno.base.job.job import Job
 
 Order = tuple["Job", str, bool, "int | None"]
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from modeldyno.adapters.loaders import onnx as onnx_loader
-from modeldyno.errors import RequestError
+from modeldyno.base.errors import RequestError
+from modeldyno.models.loaders import onnx as onnx_loader
 from modeldyno.profiling.resolve_model import resolve_reference
 from modeldyno.profiling.unrecognised import explain_unrecognised
 

@@ -294,7 +294,7 @@ CELLS = (
         attempt=_other_weights,
         tries=20,
         seconds=25.0,
-        quick="tests/core/agreement/test_agreement.py",
+        quick="tests/conversion/agreement/test_agreement.py",
     ),
     *(
         Cell(
@@ -320,6 +320,6 @@ CELLS = (
         tries=20,
         seconds=27.0,
         alone=True,
-        quick="tests/core/study/test_verification.py",
+        quick="tests/sweeps/study/test_verification.py",
     ),
 )

@@ -19,7 +19,7 @@ from modeldyno.testing.server import serve_in_subprocess
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from modeldyno.core.result.result import Result
+    from modeldyno.base.result.result import Result
     from modeldyno.testing.server import RunningServer, Truth
 
 CLOSE = 0.003
@@ -247,8 +247,8 @@ def _largest_load(seed: int, folder: Path) -> Try:
     return Try(Outcome.OPEN if most * took > limit else Outcome.FALSE, line)
 
 
-_TRUTH = "tests/core/metrics/test_truth.py::test_a_steady_source_is_measured_as_it_is"
-_BOUND = "tests/core/metrics/test_constraints.py"
+_TRUTH = "tests/base/metrics/test_truth.py::test_a_steady_source_is_measured_as_it_is"
+_BOUND = "tests/base/metrics/test_constraints.py"
 _SERVED = "tests/test_served_truth.py"
 CELLS = (
     *(
@@ -331,6 +331,6 @@ CELLS = (
         seconds=180.0,
         alone=True,
         least_true=0.8,
-        quick="tests/core/load/test_series_steps.py",
+        quick="tests/serving/load/test_series_steps.py",
     ),
 )

@@ -29,24 +29,24 @@ from tests import test_action
 from tests.proofs import commands
 from tests.support.fake_clock import replace_everywhere, replace_monotonic
 
+from modeldyno.base.clock import monotonic
+from modeldyno.base.job.model_ref import ModelIdentity
+from modeldyno.base.metrics.doubt import Doubt
+from modeldyno.base.metrics.measurement import Distribution, Measurement, observed_number
+from modeldyno.base.result.result import Environment, Result
 from modeldyno.cli import main
-from modeldyno.clock import monotonic
 from modeldyno.comparison import gate as _gate  # noqa: F401 - to be there when names are replaced
-from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.metrics.measurement import Distribution, Measurement, observed_number
-from modeldyno.core.result.result import Environment, Result
-from modeldyno.core.spec.model_ref import ModelIdentity
+from modeldyno.engine.runtime import session as _session  # noqa: F401
+from modeldyno.engine.runtime.child_process import subprocess_executor
+from modeldyno.engine.runtime.interleaved import InterleavedRunner
 from modeldyno.profiling import run as _run  # noqa: F401
 from modeldyno.registry import execute as _execute  # noqa: F401
-from modeldyno.runtime import session as _session  # noqa: F401
-from modeldyno.runtime.child_process import subprocess_executor
-from modeldyno.runtime.interleaved import InterleavedRunner
 from modeldyno.testing.sample_results import a_small_result
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from modeldyno.core.spec.job import Job
+    from modeldyno.base.job.job import Job
 
 POOL = commands.ROOT / "bench" / "gate_runs" / "gate.json"
 HERE = Environment(

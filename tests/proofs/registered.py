@@ -11,8 +11,8 @@ from tests.proofs.cell import Cell, Outcome, Try
 from tests.proofs.commands import ROOT, last_line, modeldyno, read_document
 from tests.proofs.recorded import replayed
 
-from modeldyno import plugins
-from modeldyno.core.registry.staleness import FORBIDDING, CanaryReading, machine_change
+from modeldyno.base import plugins
+from modeldyno.registry.records.staleness import FORBIDDING, CanaryReading, machine_change
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -170,7 +170,7 @@ _ADD = "modeldyno registry add MODEL --policy daily --wait"
 _TREND = "modeldyno trend MODEL --fail-on-regression"
 _FIGURES = "tests/registry/test_figures.py"
 _MEASURED = "tests/dashboard/test_writes.py::test_a_measurement_is_queued"
-_OF_TREND = "tests/core/comparison/test_trend.py"
+_OF_TREND = "tests/comparison/change/test_trend.py"
 _CANARY = "tests/registry/test_canary.py"
 CELLS = (
     *_cells(

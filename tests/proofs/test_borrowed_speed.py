@@ -14,15 +14,15 @@ from tests.proofs import commands
 from tests.proofs.doors import CHANGE_DOORS, ChangeDoor
 from tests.proofs.recorded import execute_here
 
-from modeldyno.core.metrics.measurement_plan import Plan
-from modeldyno.runtime.inline import run_inline
-from modeldyno.runtime.interleaved import InterleavedRunner
+from modeldyno.base.metrics.measurement_plan import Plan
+from modeldyno.engine.runtime.inline import run_inline
+from modeldyno.engine.runtime.interleaved import InterleavedRunner
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from modeldyno.core.result.result import Result
-    from modeldyno.core.spec.job import Job
+    from modeldyno.base.job.job import Job
+    from modeldyno.base.result.result import Result
 
 BRIEF = Plan(max_time=2.0, min_time=0.1, precision=0.5)
 HONEST = """
@@ -115,7 +115,7 @@ def output(monkeypatch: pytest.MonkeyPatch, brief_measurements: None) -> list[st
         printed.append(text)
         return code, text
 
-    for module in ("runtime.session", "runtime.trial_executor", "profiling.run"):
+    for module in ("engine.runtime.session", "engine.runtime.trial_executor", "profiling.run"):
         monkeypatch.setattr(f"modeldyno.{module}.subprocess_executor", in_this_process)
     monkeypatch.setattr(InterleavedRunner, "__call__", lambda *_: None)
     monkeypatch.setattr("tests.proofs.commands.execute", execute)
@@ -136,7 +136,7 @@ QUICK = {"tag", "compare", "gate()"}
         if door.key not in {"pytest", "action"}
     ],
 )
-@pytest.mark.filterwarnings("ignore::modeldyno.errors.UndecidedWarning")
+@pytest.mark.filterwarnings("ignore::modeldyno.base.errors.UndecidedWarning")
 def test_a_cheat_passes_at_no_door(door: ChangeDoor, doubt: str, tmp_path: Path, output: list[str]) -> None:
     """It is neither better nor no worse than the honest function; the reason is printed."""
     verdict, line = door.judge(tmp_path, write, partial(write, code=CHEATS[doubt]))
@@ -197,7 +197,7 @@ def test_a_figure_that_is_measured_again_is_not_confirmed_by_a_cheat(
     doubt: str, tmp_path: Path, output: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The worker neither confirms the figure nor calls it changed, and says why."""
-    monkeypatch.setattr("modeldyno.environment.device_lock._folder", lambda: tmp_path)
+    monkeypatch.setattr("modeldyno.engine.environment.device_lock._folder", lambda: tmp_path)
     monkeypatch.setattr("modeldyno.registry.canary.is_due", lambda _store, _target: False)
     turn = tmp_path / "model.turn"
     turn.write_text("")

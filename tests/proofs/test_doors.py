@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         for door in CHANGE_DOORS
     ],
 )
-@pytest.mark.filterwarnings("ignore::modeldyno.errors.UndecidedWarning")
+@pytest.mark.filterwarnings("ignore::modeldyno.base.errors.UndecidedWarning")
 def test_a_change_is_judged_at_each_door(door: ChangeDoor, slowdown: float, tmp_path: Path) -> None:
     """Unchanged code passes; 5 % is worse in turns, and undecided against what was stored; 50 % is worse."""
     with replayed(None):
@@ -33,7 +33,7 @@ def test_a_change_is_judged_at_each_door(door: ChangeDoor, slowdown: float, tmp_
 
 @pytest.mark.parametrize("slowdown", [0.0, 0.2])
 @pytest.mark.parametrize("door", [pytest.param(each, id=each.key) for each in CHANGE_DOORS if each.stored])
-@pytest.mark.filterwarnings("ignore::modeldyno.errors.UndecidedWarning")
+@pytest.mark.filterwarnings("ignore::modeldyno.base.errors.UndecidedWarning")
 def test_neighbours_of_one_side_are_no_change(door: ChangeDoor, slowdown: float, tmp_path: Path) -> None:
     """Those of an unchanged candidate make it no worse; those of the baseline hide nothing that is worse."""
     neighbours = Neighbours()

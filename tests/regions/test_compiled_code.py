@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from modeldyno import codec
-from modeldyno.core.result.trace_data import EventKind
+from modeldyno.base import codec
+from modeldyno.base.result.trace_data import EventKind
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from modeldyno.core.result.result import Result
+    from modeldyno.base.result.result import Result
 
 SCRIPT = """
     import torch

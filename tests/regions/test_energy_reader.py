@@ -4,9 +4,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from modeldyno import Profiled, plugins, views
-from modeldyno.adapters.samplers import device
-from modeldyno.core.report.blocks import Table
+from modeldyno import Profiled
+from modeldyno.base import plugins
+from modeldyno.base.report.blocks import Table
+from modeldyno.engine.samplers import device
+from modeldyno.profiling import views
 from modeldyno.regions import energy_reader
 from modeldyno.regions.energy_reader import EnergyReader
 

@@ -9,19 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from modeldyno import Profiled, Schedule, views
-from modeldyno.core.report.blocks import Table
-from modeldyno.core.result.trace_data import EventKind
-from modeldyno.core.trace.dataflow import DataFlow, FlowStep
-from modeldyno.core.trace.op_events import WITHIN, Occurrence
-from modeldyno.errors import RequestError
+from modeldyno import Profiled, Schedule
+from modeldyno.base.errors import RequestError
+from modeldyno.base.report.blocks import Table
+from modeldyno.base.result.trace_data import EventKind
+from modeldyno.engine.trace.dataflow import DataFlow, FlowStep
+from modeldyno.engine.trace.op_events import WITHIN, Occurrence
+from modeldyno.profiling import views
 from modeldyno.regions import operators
 from modeldyno.regions.operators import OperatorRecorder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from modeldyno.core.result.result import Result
+    from modeldyno.base.result.result import Result
 
 ADD = Occurrence(name="aten::add", scope="step", self_time=1e-6, total_time=3e-6)
 FILL = Occurrence(name="aten::fill_", scope="step", self_time=2e-6, total_time=2e-6, parent=0)

@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING
 import pytest
 
 import modeldyno
-from modeldyno import views
-from modeldyno.api import watch
-from modeldyno.api.watch import WatchedBlock
-from modeldyno.core.metrics.measurement import Distribution, Measurement, observed_number
-from modeldyno.core.report.blocks import Notice, Table
-from modeldyno.errors import RequestError
-from modeldyno.interfaces.load_stages import WatchStage
-from modeldyno.views.rerun_command import rerun_command_line
+from modeldyno.base.errors import RequestError
+from modeldyno.base.metrics.measurement import Distribution, Measurement, observed_number
+from modeldyno.base.report.blocks import Notice, Table
+from modeldyno.models.load_stages import WatchStage
+from modeldyno.profiling import views
+from modeldyno.profiling.views.rerun_command import rerun_command_line
+from modeldyno.regions import api as watch
+from modeldyno.regions.api import WatchedBlock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from modeldyno.core.metrics.doubt import Doubt
-    from modeldyno.core.result.result import Result
+    from modeldyno.base.metrics.doubt import Doubt
+    from modeldyno.base.result.result import Result
 
 MEASURED = (
     Measurement(metric="process_memory", value=Distribution.of([0.0, 1 << 20, 4 << 20, 2 << 20])),

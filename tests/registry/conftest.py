@@ -9,21 +9,21 @@ import pytest
 from tests.support.databases import postgres, server, url
 from tests.support.registry import DIGEST, a_measurement
 
-from modeldyno import plugins
-from modeldyno.core.spec.input_spec import InputSpec
-from modeldyno.core.spec.model_ref import ModelIdentity
+from modeldyno.base import plugins
+from modeldyno.base.job.input_spec import InputSpec
+from modeldyno.base.job.model_ref import ModelIdentity
+from modeldyno.engine.runtime.identify import IdentifiedModel
 from modeldyno.profiling.run import JudgedResult
 from modeldyno.registry import canary, execute
 from modeldyno.registry import register as registering
-from modeldyno.runtime.identify import IdentifiedModel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from modeldyno.core.result.result import Result
-    from modeldyno.interfaces.registry import Registry
+    from modeldyno.base.result.result import Result
+    from modeldyno.engine.runtime.measured_region import Region
     from modeldyno.profiling.request import Request
-    from modeldyno.runtime.measured_region import Region
+    from modeldyno.registry.interface import Registry
 
 __all__ = ["postgres", "server", "url"]
 
@@ -32,7 +32,7 @@ __all__ = ["postgres", "server", "url"]
 def registry(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
     """Give the registry of an empty store, in a file and then on a server; commands find it, too."""
     monkeypatch.setenv("MODELDYNO_STORE", url)
-    monkeypatch.setattr("modeldyno.environment.device_lock._folder", lambda: tmp_path)
+    monkeypatch.setattr("modeldyno.engine.environment.device_lock._folder", lambda: tmp_path)
     monkeypatch.setattr(canary, "is_due", lambda _store, _target: False)
     monkeypatch.setattr("modeldyno.registry.worker._GIVE_WAY", 0.0)
     with plugins.store() as store:

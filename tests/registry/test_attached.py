@@ -13,29 +13,29 @@ from tests.support.registry import DIGEST
 from tests.support.sample_explanations import an_explanation
 
 import modeldyno
-from modeldyno import codec, plugins
-from modeldyno.adapters.reporters import terminal
-from modeldyno.api.registry import attach_result, detach_result
+from modeldyno.base import codec, plugins
+from modeldyno.base.document import MeasuredAt
+from modeldyno.base.errors import RequestError
+from modeldyno.base.job.model_ref import ModelIdentity
+from modeldyno.base.job.version_name import VersionName
 from modeldyno.cli import cli
 from modeldyno.compat import modelci
-from modeldyno.core.registry.names import VersionName
-from modeldyno.core.spec.model_ref import ModelIdentity
-from modeldyno.document import MeasuredAt
-from modeldyno.errors import RequestError
+from modeldyno.registry.api import attach_result, detach_result
 from modeldyno.registry.overview import version_overview
 from modeldyno.registry.register import Registration, register
+from modeldyno.registry.views import version as version_view
+from modeldyno.reports import terminal
 from modeldyno.testing.sample_conversions import a_conversion
 from modeldyno.testing.sample_results import a_result
 from modeldyno.testing.sample_series import a_ladder
 from modeldyno.testing.server import serve_in_subprocess
-from modeldyno.views.registry import version as version_view
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from modeldyno.core.registry.overview import VersionOverview
-    from modeldyno.core.registry.records import Version
-    from modeldyno.interfaces.registry import Registry
+    from modeldyno.registry.interface import Registry
+    from modeldyno.registry.records.overview import VersionOverview
+    from modeldyno.registry.records.records import Version
 
 SAME = ModelIdentity(name="net", digest=DIGEST, framework="onnx")
 PLACE: dict[str, Any] = {"host": "far", "device": "cuda:0", "engine": "triton", "batch_size": 8}

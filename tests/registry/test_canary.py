@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support.registry import ONCE
 
-from modeldyno import plugins
-from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.registry.records import FigureState
-from modeldyno.identity import new_identity
+from modeldyno.base import plugins
+from modeldyno.base.identity import new_identity
+from modeldyno.base.metrics.doubt import Doubt
 from modeldyno.profiling.run import JudgedResult
 from modeldyno.registry import canary, reference_model
 from modeldyno.registry.figures import current_figures
+from modeldyno.registry.records.records import FigureState
 from modeldyno.registry.register import Registration, register
 from modeldyno.registry.targets import target_here
 from modeldyno.registry.worker import run_worker
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from modeldyno.core.result.result import Result
-    from modeldyno.interfaces.registry import Registry
+    from modeldyno.base.result.result import Result
+    from modeldyno.registry.interface import Registry
 
 TARGET = target_here().id
 

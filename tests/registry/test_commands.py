@@ -14,14 +14,15 @@ from click.testing import CliRunner
 from sqlalchemy import NullPool, create_engine, text
 
 import modeldyno
-from modeldyno import cli, plugins
+from modeldyno import cli
+from modeldyno.base import plugins
+from modeldyno.base.errors import RequestError
 from modeldyno.cli import main
-from modeldyno.core.registry.answer import AnswerState
-from modeldyno.core.registry.records import FigureState, TaskState
-from modeldyno.environment.device_lock import device_lock
-from modeldyno.environment.idle import IdleRule
-from modeldyno.errors import RequestError
-from modeldyno.interfaces.registry import Outcome
+from modeldyno.engine.environment.device_lock import device_lock
+from modeldyno.engine.environment.idle import IdleRule
+from modeldyno.registry.interface import Outcome
+from modeldyno.registry.records.answer import AnswerState
+from modeldyno.registry.records.records import FigureState, TaskState
 from modeldyno.registry.targets import target_here
 from modeldyno.registry.worker import new_worker
 from modeldyno.registry.worker_process import StartedWorker
@@ -29,7 +30,7 @@ from modeldyno.registry.worker_process import StartedWorker
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from modeldyno.interfaces.registry import Registry
+    from modeldyno.registry.interface import Registry
 
 
 @dataclass(frozen=True)
@@ -401,7 +402,7 @@ def test_a_webhook_is_added_listed_and_removed(net: Callable[..., Said]) -> None
 
 @pytest.mark.usefixtures("registry")
 def test_a_version_of_a_live_object_names_its_class(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("modeldyno.api.registry._save_live_object", lambda *_: model)
+    monkeypatch.setattr("modeldyno.registry.api._save_live_object", lambda *_: model)
 
     version = modeldyno.register(Said(code=0, out="", err=""), labels={"team": "vision"}, convert=False)
 
@@ -412,7 +413,7 @@ def test_a_command_by_hand_waits_for_a_worker_that_measures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """And goes on beside one that takes too long."""
-    monkeypatch.setattr("modeldyno.environment.device_lock._folder", lambda: tmp_path)
+    monkeypatch.setattr("modeldyno.engine.environment.device_lock._folder", lambda: tmp_path)
     with ExitStack() as worker:
         assert worker.enter_context(device_lock("cpu", "modeldyno worker: net/1 source: batch 1")) is None
         ending = threading.Timer(0.5, worker.close)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support.registry import DIGEST
 
-from modeldyno.core.registry.policy import Policy
-from modeldyno.core.registry.records import TaskKind, TaskState, VariantState
-from modeldyno.core.spec.model_ref import ModelRef
-from modeldyno.errors import RequestError, StoreError
+from modeldyno.base.errors import RequestError, StoreError
+from modeldyno.base.job.model_ref import ModelRef
 from modeldyno.registry import conversions, execute
+from modeldyno.registry.records.policy import Policy
+from modeldyno.registry.records.records import TaskKind, TaskState, VariantState
 from modeldyno.registry.register import Registration, register
 from modeldyno.testing.sample_conversions import a_conversion
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from modeldyno.conversion.request import ConversionRequest
-    from modeldyno.interfaces.registry import Registry
+    from modeldyno.registry.interface import Registry
 
 KEPT: list[Path] = []
 """The folder that each conversion was given for what its source returns."""

@@ -11,24 +11,24 @@ import yaml
 from tests.support.sample_registry import a_figure, a_target, a_variant, a_version
 
 import modeldyno
-from modeldyno import plugins
-from modeldyno.core.registry.answer import AnswerState
-from modeldyno.core.registry.policy import profile_task
-from modeldyno.core.registry.records import FigureState, Measure
-from modeldyno.core.result.result import Artifact
-from modeldyno.core.spec.model_ref import ModelRef
-from modeldyno.errors import MissingExtra, RequestError, UnknownName
-from modeldyno.identity import new_identity
-from modeldyno.profiling import weights
+from modeldyno.base import plugins
+from modeldyno.base.errors import MissingExtra, RequestError, UnknownName
+from modeldyno.base.identity import new_identity
+from modeldyno.base.job.model_ref import ModelRef
+from modeldyno.base.result.result import Artifact
+from modeldyno.registry import weights
 from modeldyno.registry.deployment import check_deployment, write_deployment
-from modeldyno.servers import triton
-from modeldyno.servers.server_process import Launch, http_ready, run_server
+from modeldyno.registry.records.answer import AnswerState
+from modeldyno.registry.records.policy import profile_task
+from modeldyno.registry.records.records import FigureState, Measure
+from modeldyno.serving.servers import triton
+from modeldyno.serving.servers.server_process import Launch, http_ready, run_server
 from modeldyno.testing.sample_results import a_result
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from modeldyno.interfaces.registry import Registry
+    from modeldyno.registry.interface import Registry
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx"
 

@@ -10,26 +10,26 @@ import numpy as np
 import pytest
 from tests.support.registry import ONCE
 
-from modeldyno.core.metrics.measurement import Interval, Measurement
-from modeldyno.core.registry.answer import AnswerState
-from modeldyno.core.spec.model_ref import ModelRef
-from modeldyno.errors import RequestError
-from modeldyno.loadtest.replicas import CostOptions
+from modeldyno.base.errors import RequestError
+from modeldyno.base.job.model_ref import ModelRef
+from modeldyno.base.metrics.measurement import Interval, Measurement
 from modeldyno.registry import conversions
 from modeldyno.registry.answer import answer
+from modeldyno.registry.records.answer import AnswerState
 from modeldyno.registry.register import Registration, register
 from modeldyno.registry.worker import run_worker
+from modeldyno.serving.loadtest.replicas import CostOptions
 from modeldyno.testing.sample_conversions import a_conversion
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from modeldyno.base.result.result import Result
     from modeldyno.conversion.request import ConversionRequest
-    from modeldyno.core.registry.records import Version
-    from modeldyno.core.result.result import Result
-    from modeldyno.interfaces.registry import Registry
     from modeldyno.profiling.request import Request
+    from modeldyno.registry.interface import Registry
+    from modeldyno.registry.records.records import Version
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.sample_registry import a_task, a_version
 
-from modeldyno import plugins
-from modeldyno.core.registry.staleness import stale_because
+from modeldyno.base import plugins
 from modeldyno.registry.figures import figure_of
+from modeldyno.registry.records.staleness import stale_because
 from modeldyno.registry.targets import software_here
 from modeldyno.testing.sample_results import a_result
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from modeldyno.core.registry.records import Fact, VariantFigure
+    from modeldyno.registry.records.records import Fact, VariantFigure
 
 BACKENDS = ("onnxruntime", "torch", "openvino", "tensorflow", "tflite", "jax")
 OTHERS = (

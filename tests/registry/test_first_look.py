@@ -7,10 +7,10 @@ import pytest
 from tests.support.registry import ONCE
 from tests.support.sample_registry import a_variant
 
-from modeldyno.core.registry.policy import DEFAULT
-from modeldyno.core.registry.records import TaskState, VariantState
 from modeldyno.registry import worker as worker_module
 from modeldyno.registry.policies import tasks_missing_on
+from modeldyno.registry.records.policy import DEFAULT
+from modeldyno.registry.records.records import TaskState, VariantState
 from modeldyno.registry.register import Registration, register
 from modeldyno.registry.targets import target_here
 from modeldyno.registry.worker import run_worker
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from modeldyno.core.registry.records import HardwareTarget
-    from modeldyno.interfaces.registry import Registry
     from modeldyno.profiling.request import Request
+    from modeldyno.registry.interface import Registry
+    from modeldyno.registry.records.records import HardwareTarget
 
 HERE = target_here()
 OTHER = replace(HERE, id="other", name="other machine", hardware={**HERE.hardware, "processor": "another"})

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.sample_registry import TARGET, a_figure, a_target, a_task, a_version
 
-from modeldyno import plugins
-from modeldyno.core.metrics.constraints import Verdict
-from modeldyno.core.registry.policy import Policy
-from modeldyno.core.registry.records import FigureState
+from modeldyno.base import plugins
+from modeldyno.base.metrics.constraints import Verdict
 from modeldyno.registry.matrix import newest_speeds, version_speeds
+from modeldyno.registry.records.policy import Policy
+from modeldyno.registry.records.records import FigureState
 from modeldyno.testing.sample_results import a_result
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from modeldyno.core.registry.records import Version
-    from modeldyno.interfaces.registry import Registry
-    from modeldyno.interfaces.store import Store
+    from modeldyno.registry.interface import Registry
+    from modeldyno.registry.records.records import Version
+    from modeldyno.stores.interface import Store
 
 
 @pytest.fixture

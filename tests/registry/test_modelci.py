@@ -14,17 +14,17 @@ from sqlalchemy.engine import Engine as DatabaseEngine
 from tests.support.sample_registry import a_variant, a_version
 
 import modeldyno
-from modeldyno.api import registry as api
+from modeldyno.base.errors import RequestError, UnknownName
 from modeldyno.compat import modelci
 from modeldyno.compat.modelci import Engine, Framework, IOShape, Metric, ModelInputFormat, ModelVersion, Task
-from modeldyno.core.registry.records import VariantState, is_run_by
-from modeldyno.errors import RequestError, UnknownName
+from modeldyno.registry import api
+from modeldyno.registry.records.records import VariantState, is_run_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from modeldyno.interfaces.registry import Registry
+    from modeldyno.registry.interface import Registry
 
 
 def test_a_registration_as_modelci_writes_it(registry: Registry, model: Path) -> None:

@@ -16,20 +16,20 @@ from tests.support.postgres import free_port, postgres_programs, postgres_server
 from tests.support.worker_machine import Machine, on
 
 import modeldyno
-from modeldyno import plugins
-from modeldyno.core.registry.names import SOURCE
-from modeldyno.core.registry.policy import Policy
-from modeldyno.core.registry.records import TaskState
-from modeldyno.errors import StoreError, StoreUnavailable
+from modeldyno.base import plugins
+from modeldyno.base.errors import StoreError, StoreUnavailable
+from modeldyno.base.job.version_name import SOURCE
 from modeldyno.registry import execute
 from modeldyno.registry.figures import current_figures
 from modeldyno.registry.outages import LONGEST_PAUSE, OutagePatience, patient_store, pause_after
+from modeldyno.registry.records.policy import Policy
+from modeldyno.registry.records.records import TaskState
 from modeldyno.registry.register import located as located_as_it_is
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from modeldyno.interfaces.registry import Registry
+    from modeldyno.registry.interface import Registry
 
 __all__ = ["on"]
 

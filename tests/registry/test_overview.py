@@ -8,20 +8,20 @@ import pytest
 from tests.support.registry import ONCE
 from tests.support.sample_registry import a_variant
 
-from modeldyno.adapters.reporters import terminal
-from modeldyno.core.registry.names import VersionName
-from modeldyno.core.registry.records import TaskState, VariantState, Worker
-from modeldyno.interfaces.registry import Outcome
+from modeldyno.base.job.version_name import VersionName
+from modeldyno.registry.interface import Outcome
 from modeldyno.registry.overview import version_overview
+from modeldyno.registry.records.records import TaskState, VariantState, Worker
 from modeldyno.registry.register import Registration, register
 from modeldyno.registry.targets import target_here
+from modeldyno.registry.views import version as version_view
 from modeldyno.registry.worker import run_worker
-from modeldyno.views.registry import version as version_view
+from modeldyno.reports import terminal
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from modeldyno.interfaces.registry import Registry
+    from modeldyno.registry.interface import Registry
 
 
 @pytest.mark.usefixtures("measured")

@@ -12,17 +12,17 @@ from tests.support.packages import skip_module_without
 from tests.support.registry import DIGEST, ONCE
 
 import modeldyno
+from modeldyno.base.errors import MissingExtra, RequestError, UnknownName
 from modeldyno.cli import main
-from modeldyno.environment.mlflow_client import mlflow_client
-from modeldyno.errors import MissingExtra, RequestError, UnknownName
+from modeldyno.engine.environment.mlflow_client import mlflow_client
 from modeldyno.registry.changes import change_alias
 from modeldyno.registry.push import push_version
 from modeldyno.registry.register import Registration, located, register
 from modeldyno.registry.worker import run_worker
 
 if TYPE_CHECKING:
-    from modeldyno.core.registry.records import Version
-    from modeldyno.interfaces.registry import Registry
+    from modeldyno.registry.interface import Registry
+    from modeldyno.registry.records.records import Version
 
 skip_module_without("mlflow")
 
@@ -188,7 +188,7 @@ def test_a_target_of_another_tool_is_refused(registry: Registry) -> None:
 def test_without_mlflow_it_says_what_to_install(
     measured_net: Version, registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("modeldyno.plugins.find_spec", lambda name: None if name == "mlflow" else name)
+    monkeypatch.setattr("modeldyno.base.plugins.find_spec", lambda name: None if name == "mlflow" else name)
 
     with pytest.raises(MissingExtra, match="pip install mlflow-skinny"):
         push_version(registry, measured_net.name)

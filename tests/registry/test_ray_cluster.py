@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support.registry import ONCE
 
-from modeldyno import plugins
-from modeldyno.core.registry.records import FigureState, TaskState
-from modeldyno.errors import MissingExtra, RequestError, RunFailed, StoreUnavailable
+from modeldyno.base import plugins
+from modeldyno.base.errors import MissingExtra, RequestError, RunFailed, StoreUnavailable
 from modeldyno.registry import ray_cluster
 from modeldyno.registry.figures import current_figures
 from modeldyno.registry.ray_cluster import do_next, run_on_ray
+from modeldyno.registry.records.records import FigureState, TaskState
 from modeldyno.registry.register import Registration, register
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from modeldyno.interfaces.registry import Registry
+    from modeldyno.registry.interface import Registry
     from modeldyno.registry.worker import TaskDone
 
 

@@ -8,19 +8,17 @@ from sqlalchemy import select, update
 from tests.support.registry import DIGEST, a_measurement
 from tests.support.sample_registry import a_worker
 
-from modeldyno import plugins
-from modeldyno.adapters.stores.schema import POLICIES
+from modeldyno.base import plugins
+from modeldyno.base.errors import RequestError, UnknownName
+from modeldyno.base.identity import actor
+from modeldyno.base.job.model_ref import ModelIdentity
+from modeldyno.base.job.version_name import VersionName
+from modeldyno.base.metrics.measurement_plan import Plan
 from modeldyno.cli import main
-from modeldyno.core.metrics.measurement_plan import Plan
-from modeldyno.core.registry.names import VersionName
-from modeldyno.core.registry.policy import Policy
-from modeldyno.core.registry.records import OPEN, TaskKind, TaskState
-from modeldyno.core.spec.model_ref import ModelIdentity
-from modeldyno.errors import RequestError, UnknownName
-from modeldyno.identity import actor
-from modeldyno.profiling import weights
+from modeldyno.engine.runtime.identify import IdentifiedModel
 from modeldyno.profiling.request import Request
 from modeldyno.registry import register as registering
+from modeldyno.registry import weights
 from modeldyno.registry.changes import (
     PolicyChange,
     change_alias,
@@ -32,16 +30,18 @@ from modeldyno.registry.changes import (
 from modeldyno.registry.figures import current_figures
 from modeldyno.registry.overview import version_overview
 from modeldyno.registry.policies import find_policy, read_policy, tasks_missing_on
+from modeldyno.registry.records.policy import Policy
+from modeldyno.registry.records.records import OPEN, TaskKind, TaskState
 from modeldyno.registry.register import Registration, first_tasks, located, read_registration, register
 from modeldyno.registry.targets import target_here
-from modeldyno.runtime.identify import IdentifiedModel
-from modeldyno.views.registry import version as version_view
+from modeldyno.registry.views import version as version_view
+from modeldyno.stores.schema import POLICIES
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from modeldyno.core.registry.records import Version
-    from modeldyno.interfaces.registry import Registry
+    from modeldyno.registry.interface import Registry
+    from modeldyno.registry.records.records import Version
 
 
 def added(registry: Registry, path: Path, **options: object) -> Version:

@@ -11,31 +11,30 @@ import pytest
 import yaml
 
 import modeldyno
+from modeldyno.base.errors import RequestError, StoreError, UnknownName
+from modeldyno.base.job.input_spec import BATCH, InputSpec
+from modeldyno.base.job.version_name import SOURCE
+from modeldyno.base.metrics.measurement_plan import Plan
+from modeldyno.base.yaml_file import parse_yaml_text
 from modeldyno.comparison.baseline import measure_checkout, possible_names
 from modeldyno.comparison.history import trend_of
 from modeldyno.conversion.request import ConversionRequest
-from modeldyno.core.metrics.measurement_plan import Plan
-from modeldyno.core.registry.names import SOURCE
-from modeldyno.core.registry.records import Measure
-from modeldyno.core.spec.input_spec import BATCH, InputSpec
-from modeldyno.documents.yaml_file import parse_yaml_text
-from modeldyno.errors import RequestError, StoreError, UnknownName
-from modeldyno.profiling import weights
+from modeldyno.engine.runtime.session import RunSession
+from modeldyno.exchange.views.job_text import job_text
 from modeldyno.profiling.request import Request
 from modeldyno.profiling.resolve_model import names_model, resolve_model, resolve_reference
-from modeldyno.registry import execute
+from modeldyno.profiling.views.rerun_command import rerun_command_line
+from modeldyno.registry import execute, weights
 from modeldyno.registry.changes import change_alias
+from modeldyno.registry.records.records import Measure
 from modeldyno.registry.register import Registration, read_registration, register
-from modeldyno.runtime.session import RunSession
 from modeldyno.sweeps.build import build_study
+from modeldyno.sweeps.views.sweep_command import sweep_command
 from modeldyno.testing.sample_results import a_result
-from modeldyno.views.job_text import job_text
-from modeldyno.views.rerun_command import rerun_command_line
-from modeldyno.views.study.sweep_command import sweep_command
 
 if TYPE_CHECKING:
-    from modeldyno.core.registry.records import Version
-    from modeldyno.interfaces.registry import Registry
+    from modeldyno.registry.interface import Registry
+    from modeldyno.registry.records.records import Version
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits"
 IMAGES = InputSpec(name="image", shape=(BATCH, 1, 8, 8))

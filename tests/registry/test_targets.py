@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 import modeldyno
-from modeldyno.errors import RequestError
+from modeldyno.base.errors import RequestError
 from modeldyno.registry import targets
 from modeldyno.registry.targets import known_target, named_device, target_here
 
 if TYPE_CHECKING:
-    from modeldyno.interfaces.registry import Registry
+    from modeldyno.registry.interface import Registry
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_the_devices_are_those_that_the_command_lists(monkeypatch: pytest.Monkey
     assert targets.devices_here() == ("cpu", "cuda:2", "cuda:10")
 
     monkeypatch.setattr(targets, "read_devices", lambda: SimpleNamespace(devices=[]))
-    monkeypatch.setattr("modeldyno.environment.machine.gpu_names", lambda: "2 x A, B")
+    monkeypatch.setattr("modeldyno.engine.environment.machine.gpu_names", lambda: "2 x A, B")
     assert targets.devices_here() == ("cpu", "cuda:0", "cuda:1", "cuda:2")
 
 

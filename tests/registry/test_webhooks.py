@@ -18,19 +18,19 @@ import psutil
 import pytest
 from tests.support.sample_registry import a_version
 
-from modeldyno.adapters.stores import sql
-from modeldyno.core.registry.records import RegistryEvent
-from modeldyno.core.registry.webhooks import MOST_ATTEMPTS, Delivery, Webhook, signature
-from modeldyno.errors import RequestError
+from modeldyno.base.errors import RequestError
 from modeldyno.registry import webhooks as sending
+from modeldyno.registry.records.records import RegistryEvent
+from modeldyno.registry.records.webhooks import MOST_ATTEMPTS, Delivery, Webhook, signature
+from modeldyno.registry.views import lists
 from modeldyno.registry.webhooks import post_message, read_hooks, run_hook, send_due
-from modeldyno.views.registry import lists
+from modeldyno.stores import sql
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from modeldyno.adapters.stores.sql import SqlStore
+    from modeldyno.stores.sql import SqlStore
 
 
 class Receiver:
@@ -118,7 +118,7 @@ def test_a_change_that_fails_tells_nobody(store: SqlStore, receiver: Receiver) -
 
 def test_it_is_told_again_later(store: SqlStore, receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
     """After pauses that grow, until it answers well."""
-    from modeldyno.adapters.stores.registry import clock
+    from modeldyno.registry.store import clock
 
     passed = [0.0]
     monkeypatch.setattr(clock, "now", lambda _connection: (1000.0 + passed[0], "boot"))
@@ -138,7 +138,7 @@ def test_it_is_told_again_later(store: SqlStore, receiver: Receiver, monkeypatch
 
 def test_it_is_given_up_at_last(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """That is told in the count."""
-    from modeldyno.adapters.stores.registry import clock
+    from modeldyno.registry.store import clock
 
     passed = [0.0]
     monkeypatch.setattr(clock, "now", lambda _connection: (1000.0 + passed[0], "boot"))
@@ -325,8 +325,8 @@ PATIENCE = 120.0
 SEND = """
 import sys, time
 from pathlib import Path
-from modeldyno.adapters.stores import database
-from modeldyno.adapters.stores.registry.sql_registry import SqlRegistry
+from modeldyno.stores import database
+from modeldyno.registry.store.sql_registry import SqlRegistry
 from modeldyno.registry.webhooks import send_due
 registry = SqlRegistry(database.connect(sys.argv[1])[0], Path("."), lease=0.3)
 print(flush=True)

@@ -10,29 +10,36 @@ import pytest
 from tests.support.registry import DIGEST, ONCE, a_measurement
 from tests.support.sample_registry import a_worker
 
-from modeldyno import plugins
-from modeldyno.codec import plain
-from modeldyno.core.agreement.conversion import Converted
-from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.registry.names import SOURCE, VersionName
-from modeldyno.core.registry.policy import DEFAULT, Window, profile_tasks
-from modeldyno.core.registry.records import FigureState, Measure, TaskKind, TaskState, Variant, VariantState
-from modeldyno.core.registry.webhooks import Webhook
-from modeldyno.core.result.result import Failure, FailureKind, SecondPassed
-from modeldyno.core.result.trace_data import LiveSecond
-from modeldyno.core.spec.input_spec import InputSpec
-from modeldyno.environment.device_lock import device_lock
-from modeldyno.environment.idle import IdleRule
-from modeldyno.errors import RequestError, StoreError
-from modeldyno.interfaces.store import KeepsLiveLoads
+from modeldyno.base import plugins
+from modeldyno.base.codec import plain
+from modeldyno.base.errors import RequestError, StoreError
+from modeldyno.base.job.input_spec import InputSpec
+from modeldyno.base.job.version_name import SOURCE, VersionName
+from modeldyno.base.metrics.doubt import Doubt
+from modeldyno.base.result.result import Failure, FailureKind, SecondPassed
+from modeldyno.base.result.trace_data import LiveSecond
+from modeldyno.conversion.agreement.conversion import Converted
+from modeldyno.engine.environment.device_lock import device_lock
+from modeldyno.engine.environment.idle import IdleRule
 from modeldyno.profiling.run import JudgedResult
 from modeldyno.registry import canary, execute
 from modeldyno.registry import worker as worker_module
 from modeldyno.registry.changes import queue_comparison
 from modeldyno.registry.figures import current_figures
+from modeldyno.registry.records.policy import DEFAULT, Window, profile_tasks
+from modeldyno.registry.records.records import (
+    FigureState,
+    Measure,
+    TaskKind,
+    TaskState,
+    Variant,
+    VariantState,
+)
+from modeldyno.registry.records.webhooks import Webhook
 from modeldyno.registry.register import Registration, located, register
 from modeldyno.registry.targets import software_here, target_here
 from modeldyno.registry.worker import DEFERRALS, TaskDone, WorkerOptions, run_worker
+from modeldyno.stores.interface import KeepsLiveLoads
 from modeldyno.testing.sample_conversions import a_conversion
 from modeldyno.testing.sample_series import a_comparison
 
@@ -40,15 +47,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from modeldyno.core.comparison.comparison import Comparison
-    from modeldyno.core.comparison.schedule import RoundSchedule
-    from modeldyno.core.registry.records import RegistryEvent
-    from modeldyno.core.result.result import Event, Result
-    from modeldyno.core.spec.job import Job
-    from modeldyno.interfaces.registry import Registry
-    from modeldyno.interfaces.store import Store
+    from modeldyno.base.job.job import Job
+    from modeldyno.base.result.result import Event, Result
+    from modeldyno.base.stats.schedule import RoundSchedule
+    from modeldyno.comparison.change.comparison import Comparison
+    from modeldyno.engine.runtime.measured_region import Region
     from modeldyno.profiling.request import Request
-    from modeldyno.runtime.measured_region import Region
+    from modeldyno.registry.interface import Registry
+    from modeldyno.registry.records.records import RegistryEvent
+    from modeldyno.stores.interface import Store
 
 BUSY = Doubt(code="interference", seen="others used 1.3 cores", advice="wait")
 
@@ -240,7 +247,7 @@ def test_a_worker_that_waits_takes_doubtful_figures_once_more_when_the_device_is
 
     with_result(take)
     monkeypatch.setattr(
-        "modeldyno.environment.idle.why_busy",
+        "modeldyno.engine.environment.idle.why_busy",
         lambda _device, rule: next(answers) if rule.samples else None,
     )
     monkeypatch.setattr(worker_module, "_PATIENCE", 60.0 if again else 0.0)
@@ -377,7 +384,9 @@ def test_it_looks_once_before_it_loads_and_by_the_whole_rule_before_it_measures(
 ) -> None:
     del registered
     rules: list[IdleRule] = []
-    monkeypatch.setattr("modeldyno.environment.idle.why_busy", lambda _device, rule: rules.append(rule))
+    monkeypatch.setattr(
+        "modeldyno.engine.environment.idle.why_busy", lambda _device, rule: rules.append(rule)
+    )
     rule = IdleRule(cpu=0.5)
 
     work(WorkerOptions(once=True, idle=rule))
@@ -392,7 +401,7 @@ def test_a_device_that_is_taken_while_the_model_loads_leaves_the_task_where_it_w
     registered: Registry, measured: list[Request], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers = iter([None, OTHERS])
-    monkeypatch.setattr("modeldyno.environment.idle.why_busy", lambda _device, _rule: next(answers))
+    monkeypatch.setattr("modeldyno.engine.environment.idle.why_busy", lambda _device, _rule: next(answers))
     before = [task.id for task in registered.tasks(model="net")]
 
     assert run_worker(replace(ONCE, patience=-1.0)) == f"cpu was in use for a minute: {OTHERS}"
@@ -749,7 +758,7 @@ def test_the_reference_model_is_not_loaded_on_a_busy_machine(
     checked: list[object] = []
     monkeypatch.setattr(canary, "is_due", lambda _store, _target: True)
     monkeypatch.setattr(canary, "check_machine", lambda *arguments: checked.append(arguments))
-    monkeypatch.setattr("modeldyno.environment.idle.why_busy", lambda _device, _rule: "others use it")
+    monkeypatch.setattr("modeldyno.engine.environment.idle.why_busy", lambda _device, _rule: "others use it")
     work(replace(ONCE, patience=-1.0))
 
     assert checked == []

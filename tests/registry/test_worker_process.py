@@ -14,18 +14,18 @@ import pytest
 from click.testing import CliRunner
 
 from modeldyno.cli import cli
-from modeldyno.core.registry.records import TaskState
-from modeldyno.environment.idle import IdleRule
-from modeldyno.interfaces.registry import Outcome
+from modeldyno.engine.environment.idle import IdleRule
 from modeldyno.registry import worker, worker_process
+from modeldyno.registry.interface import Outcome
+from modeldyno.registry.records.records import TaskState
 from modeldyno.registry.register import Registration, register
 from modeldyno.registry.targets import target_here
 from modeldyno.registry.worker import WorkerOptions, new_worker, run_worker
 from modeldyno.registry.worker_process import run_on_each_device
 
 if TYPE_CHECKING:
-    from modeldyno.interfaces.registry import Registry
     from modeldyno.profiling.request import Request
+    from modeldyno.registry.interface import Registry
 
 ROOT = Path(__file__).parents[2]
 

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.worker_machine import OTHERS, Machine, on
 
-from modeldyno.core.registry.records import TaskState
-from modeldyno.environment.device_lock import device_lock
+from modeldyno.engine.environment.device_lock import device_lock
 from modeldyno.registry.figures import current_figures
+from modeldyno.registry.records.records import TaskState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from modeldyno.environment.idle import IdleRule
-    from modeldyno.interfaces.registry import Registry
+    from modeldyno.engine.environment.idle import IdleRule
+    from modeldyno.registry.interface import Registry
 
 __all__ = ["on"]
 
@@ -115,7 +115,7 @@ def test_the_log_says_once_who_uses_the_machine_until_it_was_idle(
             used = machine.look(device, rule)
             return used and f"others use 0.{next(numbers):03} of 2 cores, mostly python (pid {next(numbers)})"
 
-        monkeypatch.setattr("modeldyno.environment.idle.why_busy", look)
+        monkeypatch.setattr("modeldyno.engine.environment.idle.why_busy", look)
 
     machine = on(lambda now: now < 60 or 100 < now < 160, tasks=20, prepare=prepare)
 

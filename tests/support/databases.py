@@ -10,8 +10,8 @@ import pytest
 from sqlalchemy import create_engine, text
 from tests.support.postgres import postgres_programs, temporary_postgres
 
-from modeldyno.adapters.stores import sqlite
-from modeldyno.servers import paths
+from modeldyno.serving.servers import paths
+from modeldyno.stores import sqlite
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

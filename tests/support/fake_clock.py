@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.clock import monotonic
+from modeldyno.base.clock import monotonic
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,16 +7,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from modeldyno.core.metrics.measurement import Distribution, Measurement, observed_number
-from modeldyno.core.result.result import Environment, Failure, Progressed
-from modeldyno.core.spec.input_spec import InputSpec
-from modeldyno.core.spec.job import Job
-from modeldyno.core.spec.model_ref import ModelIdentity
-from modeldyno.runtime.events import empty_result
+from modeldyno.base.job.input_spec import InputSpec
+from modeldyno.base.job.job import Job
+from modeldyno.base.job.model_ref import ModelIdentity
+from modeldyno.base.metrics.measurement import Distribution, Measurement, observed_number
+from modeldyno.base.result.result import Environment, Failure, Progressed
+from modeldyno.engine.runtime.events import empty_result
 from modeldyno.testing.sample_results import a_job
 
 if TYPE_CHECKING:
-    from modeldyno.core.result.result import Event, Result
+    from modeldyno.base.result.result import Event, Result
 
 SAMPLES = 61
 """Samples of each process: enough for a median with an interval."""

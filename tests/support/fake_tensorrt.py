@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from modeldyno.environment import tensorrt_engine
+from modeldyno.models import tensorrt_engine
 
 if TYPE_CHECKING:
     import pytest

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from modeldyno import codec
-from modeldyno.identity import new_identity
-from modeldyno.runtime.child_process import subprocess_executor
-from modeldyno.runtime.engine import run
+from modeldyno.base import codec
+from modeldyno.base.identity import new_identity
+from modeldyno.engine.runtime.child_process import subprocess_executor
+from modeldyno.engine.runtime.engine import run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from modeldyno.core.result.result import Event, Result
-    from modeldyno.core.spec.job import Job
-    from modeldyno.interfaces.executor import Executor
+    from modeldyno.base.job.job import Job
+    from modeldyno.base.result.result import Event, Result
+    from modeldyno.engine.interfaces.executor import Executor
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from modeldyno.environment.mlflow_client import local_uri, mlflow_client
+from modeldyno.engine.environment.mlflow_client import local_uri, mlflow_client
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

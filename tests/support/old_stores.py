@@ -10,7 +10,7 @@ from alembic import command
 from alembic.config import Config
 from sqlalchemy import create_engine
 
-from modeldyno.adapters.stores import sql
+from modeldyno.stores import sql
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 
-from modeldyno.errors import RequestError
+from modeldyno.base.errors import RequestError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

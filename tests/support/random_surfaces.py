@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from tests.support.recorded_surfaces import Surface, clearest_bound
 
-from modeldyno.core.metrics.metric import Query
-from modeldyno.core.study.search_space import Axis, Point, Space, key
+from modeldyno.base.metrics.metric import Query
+from modeldyno.sweeps.study.search_space import Axis, Point, Space, key
 from modeldyno.testing.sample_studies import make_goal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from modeldyno.core.study.goal import Goal
+    from modeldyno.sweeps.study.goal import Goal
 
 NAMES = ("throughput", "latency.mean", "latency.p50", "latency.p99", "process_memory.max")
 CORES = 2

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from modeldyno.core.metrics.constraints import Answer, Constraint
-from modeldyno.core.metrics.measurement import Interval
-from modeldyno.core.metrics.metric import Query
-from modeldyno.core.result.result import FailureKind
-from modeldyno.core.study import default_baseline, verification
-from modeldyno.core.study.goal import Goal
-from modeldyno.core.study.search_space import Axis, Key, Point, Space, key
-from modeldyno.core.study.study import LOADS, Study, Trial, TrialRequest, TrialState
+from modeldyno.base.metrics.constraints import Answer, Constraint
+from modeldyno.base.metrics.measurement import Interval
+from modeldyno.base.metrics.metric import Query
+from modeldyno.base.result.result import FailureKind
+from modeldyno.sweeps.study import default_baseline, verification
+from modeldyno.sweeps.study.goal import Goal
+from modeldyno.sweeps.study.search_space import Axis, Key, Point, Space, key
+from modeldyno.sweeps.study.study import LOADS, Study, Trial, TrialRequest, TrialState
 from modeldyno.testing.sample_results import a_job
 from modeldyno.testing.sample_studies import make_goal
 

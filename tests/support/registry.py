@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from modeldyno.environment.idle import IdleRule
-from modeldyno.identity import new_identity
+from modeldyno.base.identity import new_identity
+from modeldyno.engine.environment.idle import IdleRule
 from modeldyno.registry.targets import software_here
 from modeldyno.registry.worker import WorkerOptions
 from modeldyno.testing.sample_results import a_result
 
 if TYPE_CHECKING:
-    from modeldyno.core.result.result import Result
+    from modeldyno.base.result.result import Result
     from modeldyno.profiling.request import Request
 
 DIGEST = f"sha256:{'ab' * 32}"

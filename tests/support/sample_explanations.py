@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.core.load.explanation import ECHO, Explanation, RunLevel
-from modeldyno.core.load.request_stages import STAGE_TIME, UNTRACED, RequestStage
-from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement, observed_number
-from modeldyno.core.spec.load_spec import Load
+from modeldyno.base.job.load_spec import Load
+from modeldyno.base.metrics.measurement import Distribution, Interval, Measurement, observed_number
+from modeldyno.serving.load.explanation import ECHO, Explanation, RunLevel
+from modeldyno.serving.load.request_stages import STAGE_TIME, UNTRACED, RequestStage
 from modeldyno.testing.sample_results import a_job, a_small_result
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from modeldyno.core.result.result import Result
+    from modeldyno.base.result.result import Result
 
 MILLI = 1e-3
 _CREATED = "2026-01-02T03:04:05.678+00:00"

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from modeldyno.core.registry.names import SOURCE
-from modeldyno.core.registry.policy import profile_task, task_key
-from modeldyno.core.registry.records import (
+from modeldyno.base.job.input_spec import InputSpec
+from modeldyno.base.job.version_name import SOURCE
+from modeldyno.registry.records.policy import profile_task, task_key
+from modeldyno.registry.records.records import (
     FigureState,
     HardwareTarget,
     Measure,
@@ -19,8 +20,7 @@ from modeldyno.core.registry.records import (
     Version,
     Worker,
 )
-from modeldyno.core.registry.staleness import PROTOCOL
-from modeldyno.core.spec.input_spec import InputSpec
+from modeldyno.registry.records.staleness import PROTOCOL
 
 TARGET = "0f0f0f0f0f0f"
 """Id of the sample target."""

@@ -12,14 +12,13 @@ from itertools import islice, product
 from math import inf
 from typing import TYPE_CHECKING
 
-from modeldyno.core.comparison.comparison import CandidateComparison, Change, ChangeVerdict, Comparison
-from modeldyno.core.comparison.comparison import SettingDiff as Unlike
-from modeldyno.core.metrics.constraints import Answer, Constraint
-from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.metrics.measurement import Interval
-from modeldyno.core.metrics.metric import Query
-from modeldyno.core.report.blocks import Heading, Notice, Severity
-from modeldyno.core.report.charts import (
+from modeldyno.base.job.model_ref import ModelIdentity
+from modeldyno.base.metrics.constraints import Answer, Constraint
+from modeldyno.base.metrics.doubt import Doubt
+from modeldyno.base.metrics.measurement import Interval
+from modeldyno.base.metrics.metric import Query
+from modeldyno.base.report.blocks import Heading, Notice, Severity
+from modeldyno.base.report.charts import (
     AxisScale,
     Bins,
     Effect,
@@ -34,18 +33,19 @@ from modeldyno.core.report.charts import (
     Waterfall,
     WaterfallStep,
 )
-from modeldyno.core.result.result import Environment
-from modeldyno.core.spec.model_ref import ModelIdentity
-from modeldyno.core.study.goal import Goal, Objective
-from modeldyno.core.study.study import Study, Trial, TrialPurpose, TrialState
+from modeldyno.base.result.result import Environment
+from modeldyno.comparison.change.comparison import CandidateComparison, Change, ChangeVerdict, Comparison
+from modeldyno.comparison.change.comparison import SettingDiff as Unlike
+from modeldyno.sweeps.study.goal import Goal, Objective
+from modeldyno.sweeps.study.study import Study, Trial, TrialPurpose, TrialState
 from modeldyno.testing.reporters import full_result, hostile_result
 from modeldyno.testing.sample_studies import a_served_study
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from modeldyno.core.report.blocks import Block
-    from modeldyno.core.spec.knob import KnobValue
+    from modeldyno.base.job.knob import KnobValue
+    from modeldyno.base.report.blocks import Block
 
 PAYLOADS = 500
 

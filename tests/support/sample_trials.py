@@ -6,16 +6,16 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from modeldyno.core.metrics.constraints import Answer
-from modeldyno.core.metrics.measurement import Interval
-from modeldyno.core.metrics.metric import Query
-from modeldyno.core.study.study import Trial, TrialPurpose, TrialState
+from modeldyno.base.metrics.constraints import Answer
+from modeldyno.base.metrics.measurement import Interval
+from modeldyno.base.metrics.metric import Query
+from modeldyno.sweeps.study.study import Trial, TrialPurpose, TrialState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from modeldyno.core.spec.knob import KnobValue
-    from modeldyno.core.study.study import Study
+    from modeldyno.base.job.knob import KnobValue
+    from modeldyno.sweeps.study.study import Study
 
 Z95 = 1.959964
 

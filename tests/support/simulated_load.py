@@ -13,11 +13,11 @@ from heapq import heapify, heappop, heappush, heapreplace
 from itertools import count
 from typing import Any
 
-from modeldyno.core.load.request_log import COLUMNS, Column, Records
-from modeldyno.core.result.request_outcome import RequestOutcome
-from modeldyno.core.spec.load_spec import Arrivals, Load
-from modeldyno.core.stats.statistics import load_numpy
-from modeldyno.errors import RequestError
+from modeldyno.base.errors import RequestError
+from modeldyno.base.job.load_spec import Arrivals, Load
+from modeldyno.base.result.request_outcome import RequestOutcome
+from modeldyno.base.stats.statistics import load_numpy
+from modeldyno.serving.load.request_log import COLUMNS, Column, Records
 from modeldyno.testing.service_model import Service, moment_of, work_done_by
 
 _EPOCH = 1_000_000_000_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from modeldyno.clock import process_time
+from modeldyno.base.clock import process_time
 
 
 def fetch() -> None:

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import modeldyno
-from modeldyno.core.agreement.conversion import Conversion
-from modeldyno.core.comparison.gate_report import GateReport
-from modeldyno.core.metrics.constraints import Judgement, Verdict
-from modeldyno.core.recompute.checks import Recomputation
+from modeldyno.base.metrics.constraints import Judgement, Verdict
+from modeldyno.base.report.figure_checks import Recomputation
+from modeldyno.comparison.change.gate_report import GateReport
+from modeldyno.conversion.agreement.conversion import Conversion
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support.registry import a_measurement
 
-from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.registry.policy import DEFAULT
-from modeldyno.core.registry.records import TaskState
+from modeldyno.base.metrics.doubt import Doubt
 from modeldyno.profiling.run import JudgedResult
 from modeldyno.registry import execute, outages
 from modeldyno.registry import worker as worker_module
+from modeldyno.registry.records.policy import DEFAULT
+from modeldyno.registry.records.records import TaskState
 from modeldyno.registry.register import Registration, register
 from modeldyno.registry.worker import TaskDone, WorkerOptions, run_worker
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Sized
     from pathlib import Path
 
-    from modeldyno.environment.idle import IdleRule
-    from modeldyno.interfaces.registry import Registry
+    from modeldyno.engine.environment.idle import IdleRule
+    from modeldyno.engine.runtime.measured_region import Region
     from modeldyno.profiling.request import Request
-    from modeldyno.runtime.measured_region import Region
+    from modeldyno.registry.interface import Registry
 
 DISTURBED = Doubt(code="interference", seen="others used 1.3 cores", advice="wait")
 LOADING, MEASURING = 0.5, 3.0
@@ -107,7 +107,7 @@ def on(registry: Registry, model: Path, monkeypatch: pytest.MonkeyPatch) -> Call
         monkeypatch.setattr(worker_module, "monotonic", lambda: machine.now)
         monkeypatch.setattr(outages, "monotonic", lambda: machine.now)
         monkeypatch.setattr(worker_module, "pause", machine.pause)
-        monkeypatch.setattr("modeldyno.environment.idle.why_busy", machine.look)
+        monkeypatch.setattr("modeldyno.engine.environment.idle.why_busy", machine.look)
         monkeypatch.setattr(execute, "run_request", machine.measure)
         registry.put_policy(replace(DEFAULT, batch_sizes=tuple(range(1, tasks + 1))), "me")
         register(Registration(model=str(model), convert=False), registry)

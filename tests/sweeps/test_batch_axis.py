@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from modeldyno.core.study.search_space import Space, parse_axis
-from modeldyno.errors import RequestError
+from modeldyno.base.errors import RequestError
 from modeldyno.sweeps.axes import check_batch_axis
+from modeldyno.sweeps.study.search_space import Space, parse_axis
 
 SPACE = Space(axes=(parse_axis("batch_size=1,8"),))
 

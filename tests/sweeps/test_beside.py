@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from modeldyno.core.load.multi_model import with_model_scope
-from modeldyno.core.metrics.measurement import Measurement
-from modeldyno.core.study.ranking import ranking
-from modeldyno.documents.yaml_file import FileConfig, parse_yaml_text
-from modeldyno.environment import machine
-from modeldyno.errors import RequestError, UnknownName
-from modeldyno.runtime.engine import _configs
-from modeldyno.runtime.warm_worker import _shared_part
+from modeldyno.base.errors import RequestError, UnknownName
+from modeldyno.base.metrics.measurement import Measurement
+from modeldyno.base.result.multi_model import with_model_scope
+from modeldyno.base.yaml_file import FileConfig, parse_yaml_text
+from modeldyno.engine.environment import machine
+from modeldyno.engine.runtime.engine import _configs
+from modeldyno.engine.runtime.warm_worker import _shared_part
 from modeldyno.sweeps import build as words_of
 from modeldyno.sweeps.loop import run_trials
 from modeldyno.sweeps.point_to_job import job_at_point
+from modeldyno.sweeps.study.ranking import ranking
 from modeldyno.testing.sample_studies import SimulatedTrials
 
 if TYPE_CHECKING:
-    from modeldyno.core.result.result import Event
-    from modeldyno.core.spec.job import Job
-    from modeldyno.core.study.study import Study
+    from modeldyno.base.job.job import Job
+    from modeldyno.base.result.result import Event
+    from modeldyno.sweeps.study.study import Study
 
 MODEL = str(Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx")
 SECOND = f"{MODEL} name=b concurrency=4 max_batch=16"

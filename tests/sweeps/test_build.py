@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Any
 import jsonschema
 import pytest
 
-from modeldyno import plugins
-from modeldyno.core.result.cost import Price
-from modeldyno.core.spec.load_spec import Arrivals, Load
-from modeldyno.core.study.goal import Rank
-from modeldyno.documents.yaml_file import FileConfig, parse_yaml_text
-from modeldyno.environment import machine
-from modeldyno.errors import RequestError
+from modeldyno.base import plugins
+from modeldyno.base.errors import RequestError
+from modeldyno.base.job.load_spec import Arrivals, Load
+from modeldyno.base.result.cost import Price
+from modeldyno.base.yaml_file import FileConfig, parse_yaml_text
+from modeldyno.engine.environment import machine
 from modeldyno.sweeps import axes, value_parsers
 from modeldyno.sweeps import build as words_of
 from modeldyno.sweeps import schema as sweeps_schema
 from modeldyno.sweeps.point_to_job import job_at_point
+from modeldyno.sweeps.study.goal import Rank
 
 if TYPE_CHECKING:
-    from modeldyno.core.study.search_space import Axis
-    from modeldyno.core.study.study import Study
+    from modeldyno.sweeps.study.search_space import Axis
+    from modeldyno.sweeps.study.study import Study
 
 MODEL = "call:modeldyno.testing.known_latency:steady"
 ONNX = str(Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx")

@@ -16,19 +16,19 @@ from tests.support import recorded_surfaces
 from tests.support.random_surfaces import FAMILIES
 from tests.support.recorded_surfaces import Surface, simulate_trial, study_of, verify_best
 
-from modeldyno.adapters.strategies import bayesian
-from modeldyno.core.metrics.measurement import Interval
-from modeldyno.core.stats.units import RATE, SECONDS
-from modeldyno.core.study import default_baseline
-from modeldyno.core.study.ranking import NEAR, ranking
-from modeldyno.core.study.search_space import key
-from modeldyno.core.study.study import Budget, Study
-from modeldyno.views.study.blocks import headline
+from modeldyno.base.metrics.measurement import Interval
+from modeldyno.base.stats.units import RATE, SECONDS
+from modeldyno.sweeps.strategies import bayesian
+from modeldyno.sweeps.study import default_baseline
+from modeldyno.sweeps.study.ranking import NEAR, ranking
+from modeldyno.sweeps.study.search_space import key
+from modeldyno.sweeps.study.study import Budget, Study
+from modeldyno.sweeps.views.blocks import headline
 
 if TYPE_CHECKING:
-    from modeldyno.core.metrics.constraints import Answer
-    from modeldyno.core.study.goal import Goal
-    from modeldyno.core.study.study import Trial, TrialRequest
+    from modeldyno.base.metrics.constraints import Answer
+    from modeldyno.sweeps.study.goal import Goal
+    from modeldyno.sweeps.study.study import Trial, TrialRequest
 
 
 @dataclass(slots=True)

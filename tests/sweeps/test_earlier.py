@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from modeldyno import plugins
-from modeldyno.core.study.study import TrialPurpose
-from modeldyno.errors import RequestError
-from modeldyno.identity import new_identity
+from modeldyno.base import plugins
+from modeldyno.base.errors import RequestError
+from modeldyno.base.identity import new_identity
 from modeldyno.sweeps.loop import run_study
+from modeldyno.sweeps.study.study import TrialPurpose
 from modeldyno.testing.sample_studies import SimulatedTrials, a_study
 
 if TYPE_CHECKING:
-    from modeldyno.core.study.study import Study
+    from modeldyno.sweeps.study.study import Study
 
 DAY = 86_400.0
 

@@ -14,21 +14,21 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from modeldyno.adapters.stores import sql
-from modeldyno.core.study.goal import Goal, Objective
-from modeldyno.core.study.ranking import ranking
-from modeldyno.core.study.study import Budget, Study, Trial
+from modeldyno.stores import sql
 from modeldyno.sweeps.loop import run_trials
+from modeldyno.sweeps.study.goal import Goal, Objective
+from modeldyno.sweeps.study.ranking import ranking
+from modeldyno.sweeps.study.study import Budget, Study, Trial
 from modeldyno.testing.sample_studies import SimulatedTrials, a_study
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from modeldyno.core.spec.knob import KnobValue
+    from modeldyno.base.job.knob import KnobValue
 
 SWEEPER = """
 import os, sys, time
-from modeldyno.adapters.stores import sql
+from modeldyno.stores import sql
 from modeldyno.sweeps.loop import run_trials, save_steps
 from modeldyno.testing.sample_studies import SimulatedTrials
 

@@ -11,31 +11,31 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from modeldyno import plugins
-from modeldyno.adapters.stores import sql
-from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.metrics.measurement_plan import Plan
-from modeldyno.core.result.result import FailureKind, Progressed
-from modeldyno.core.spec.model_ref import ModelRef
-from modeldyno.core.study import verification
-from modeldyno.core.study.goal import Goal, Objective
-from modeldyno.core.study.ranking import ranking
-from modeldyno.core.study.study import Budget, TrialPurpose, TrialRequest, TrialState
-from modeldyno.core.study.trial_effort import LONGEST
-from modeldyno.core.study.verification import next_curve_trial
-from modeldyno.errors import OutOfTime, RequestError, RunFailed, StaleStudy, UnknownName, Unloadable
+from modeldyno.base import plugins
+from modeldyno.base.errors import OutOfTime, RequestError, RunFailed, StaleStudy, UnknownName, Unloadable
+from modeldyno.base.job.model_ref import ModelRef
+from modeldyno.base.metrics.doubt import Doubt
+from modeldyno.base.metrics.measurement_plan import Plan
+from modeldyno.base.result.result import FailureKind, Progressed
+from modeldyno.stores import sql
 from modeldyno.sweeps.loop import check_study, next_trial, run_trials, save_steps
+from modeldyno.sweeps.study import verification
+from modeldyno.sweeps.study.goal import Goal, Objective
+from modeldyno.sweeps.study.ranking import ranking
+from modeldyno.sweeps.study.study import Budget, TrialPurpose, TrialRequest, TrialState
+from modeldyno.sweeps.study.trial_effort import LONGEST
+from modeldyno.sweeps.study.verification import next_curve_trial
 from modeldyno.testing.sample_studies import SimulatedTrials, a_served_study, a_study, make_goal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from modeldyno.core.result.result import Event
-    from modeldyno.core.spec.job import Job
-    from modeldyno.core.study.search_space import Point
-    from modeldyno.core.study.study import Study
-    from modeldyno.runtime.trial_executor import TrialExecutor
+    from modeldyno.base.job.job import Job
+    from modeldyno.base.result.result import Event
+    from modeldyno.engine.runtime.trial_executor import TrialExecutor
+    from modeldyno.sweeps.study.search_space import Point
+    from modeldyno.sweeps.study.study import Study
 
 
 def by_batch(point: dict[str, Any]) -> float:

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from modeldyno.documents.yaml_file import FileConfig, parse_yaml_text
-from modeldyno.errors import RequestError
+from modeldyno.base.errors import RequestError
+from modeldyno.base.yaml_file import FileConfig, parse_yaml_text
 from modeldyno.sweeps.build import build_study
 from modeldyno.sweeps.model_analyzer import OWN, read_model_analyzer, translate
 from modeldyno.sweeps.model_analyzer_keys import GENAI_PERF_FLAGS, KEYS, METRICS, PERF_ANALYZER_FLAGS

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from modeldyno.core.spec.load_spec import Arrivals, Load
-from modeldyno.core.study.search_space import Axis, Space
-from modeldyno.errors import MissingExtra, RequestError, UnknownName
+from modeldyno.base.errors import MissingExtra, RequestError, UnknownName
+from modeldyno.base.job.load_spec import Arrivals, Load
 from modeldyno.sweeps.point_to_job import backends, check_axes, check_dimensions, job_at_point, knob_of
+from modeldyno.sweeps.study.search_space import Axis, Space
 from modeldyno.testing.sample_studies import a_served_study, a_study
 
 if TYPE_CHECKING:
-    from modeldyno.core.spec.knob import KnobValue
+    from modeldyno.base.job.knob import KnobValue
 
 
 def test_a_knob_is_set_over_what_the_user_set() -> None:
@@ -159,7 +159,9 @@ def test_settings_must_fit_every_backend() -> None:
 
 def test_a_backend_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every backend of the space must be installed before anything is measured."""
-    monkeypatch.setattr("modeldyno.plugins.find_spec", lambda name: None if name == "torch" else object())
+    monkeypatch.setattr(
+        "modeldyno.base.plugins.find_spec", lambda name: None if name == "torch" else object()
+    )
     with pytest.raises(MissingExtra, match="torch"):
         check_axes(a_study("backend=onnxruntime,torch"))
 
@@ -190,7 +192,7 @@ def test_which_backends_an_axis_is_for() -> None:
 
 def test_names_of_knobs() -> None:
     """A knob is found by its name, an alias, and as a member of its family."""
-    from modeldyno.adapters.backends.served import triton
+    from modeldyno.serving.backends import triton
 
     names = [
         knob_of(name, triton.knobs) for name in ("max_batch", "max_batch_size", "config.a.b", "config", "a.b")

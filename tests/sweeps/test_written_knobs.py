@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import modeldyno
-from modeldyno.adapters.backends.served.triton_ensembles import configurations
-from modeldyno.documents.yaml_file import FileConfig
-from modeldyno.environment import machine
-from modeldyno.servers.triton_repository_reader import read_repository
-from modeldyno.servers.triton_written_knobs import written_knob
+from modeldyno.base.yaml_file import FileConfig
+from modeldyno.engine.environment import machine
+from modeldyno.serving.backends.triton_ensembles import configurations
+from modeldyno.serving.servers.triton_repository_reader import read_repository
+from modeldyno.serving.servers.triton_written_knobs import written_knob
 from modeldyno.sweeps.build import build_study
 from modeldyno.sweeps.point_to_job import job_at_point
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from modeldyno.core.spec.knob import KnobValue
+    from modeldyno.base.job.knob import KnobValue
 
 TENSORS = (
     'input [ { name: "x" data_type: TYPE_FP32 dims: [ 4 ] } ]\n'

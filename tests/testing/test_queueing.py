@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from tests.support import queueing_theory as queueing
 from tests.support.simulated_load import Served, simulate
 
-from modeldyno.core.load.request_log import COLUMNS
-from modeldyno.core.result.request_outcome import RequestOutcome
-from modeldyno.core.spec.load_spec import Arrivals, Load
-from modeldyno.core.stats import statistics
-from modeldyno.errors import RequestError, UnknownName
+from modeldyno.base.errors import RequestError, UnknownName
+from modeldyno.base.job.load_spec import Arrivals, Load
+from modeldyno.base.result.request_outcome import RequestOutcome
+from modeldyno.base.stats import statistics
+from modeldyno.serving.load.request_log import COLUMNS
 from modeldyno.testing.service_model import (
     Durations,
     Service,

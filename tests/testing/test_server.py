@@ -23,11 +23,11 @@ import numpy as np
 import pytest
 
 import modeldyno
-from modeldyno.adapters.clients import tensorflow, tensorflow_grpc
-from modeldyno.core.load.request_target import Endpoint, Reply, Target, Transport
-from modeldyno.core.spec.input_spec import InputSpec
-from modeldyno.environment.process_tree import start_ticks
-from modeldyno.errors import RunFailed
+from modeldyno.base.errors import RunFailed
+from modeldyno.base.job.input_spec import InputSpec
+from modeldyno.base.system.process_tree import start_ticks
+from modeldyno.engine.interfaces.request_target import Endpoint, Reply, Target, Transport
+from modeldyno.serving.clients import tensorflow, tensorflow_grpc
 from modeldyno.testing import server_tensorflow_grpc
 from modeldyno.testing.server import RunningServer, _argument_parser, serve_in_subprocess
 from modeldyno.testing.server_faults import FAULTS

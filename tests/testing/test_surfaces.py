@@ -17,9 +17,9 @@ from tests.support.recorded_surfaces import (
     verify_best,
 )
 
-from modeldyno.adapters.strategies import grid
-from modeldyno.core.metrics.metric import Query
-from modeldyno.core.study.study import TrialPurpose, TrialRequest, TrialState
+from modeldyno.base.metrics.metric import Query
+from modeldyno.sweeps.strategies import grid
+from modeldyno.sweeps.study.study import TrialPurpose, TrialRequest, TrialState
 
 if TYPE_CHECKING:
     from pathlib import Path

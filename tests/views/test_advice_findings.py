@@ -4,24 +4,22 @@ from dataclasses import replace
 
 import pytest
 
-from modeldyno.adapters.reporters import terminal
-from modeldyno.core.advice.advice import Advice, CandidateSettings, TriedSetting
-from modeldyno.core.advice.bottleneck import Bottleneck, Limit
-from modeldyno.core.advice.finding import Finding, Saving
-from modeldyno.core.comparison.comparison import Change, ChangeVerdict
-from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.metrics.measurement import Interval, observed_number
-from modeldyno.core.metrics.metric import Query
-from modeldyno.core.report.blocks import Notice, Severity, Table
-from modeldyno.core.result.cost import Price
-from modeldyno.core.result.output_agreement import OutputAgreement
-from modeldyno.core.result.static_data import Operator, StaticReport
-from modeldyno.core.spec.input_spec import InputSpec
-from modeldyno.core.spec.knob import BATCH_SIZE, Knob, KnobValue
-from modeldyno.core.spec.load_spec import Load
-from modeldyno.testing.sample_results import a_result, a_small_result
-from modeldyno.views.advice.blocks import advice, sentence
-from modeldyno.views.advice.findings import (
+from modeldyno.base.job.input_spec import InputSpec
+from modeldyno.base.job.knob import BATCH_SIZE, Knob, KnobValue
+from modeldyno.base.job.load_spec import Load
+from modeldyno.base.metrics.doubt import Doubt
+from modeldyno.base.metrics.measurement import Interval, observed_number
+from modeldyno.base.metrics.metric import Query
+from modeldyno.base.report.blocks import Notice, Severity, Table
+from modeldyno.base.result.cost import Price
+from modeldyno.base.result.output_agreement import OutputAgreement
+from modeldyno.base.result.static_data import Operator, StaticReport
+from modeldyno.comparison.change.advice import Advice, CandidateSettings, TriedSetting
+from modeldyno.comparison.change.comparison import Change, ChangeVerdict
+from modeldyno.comparison.views.advice import advice, sentence
+from modeldyno.profiling.findings.bottleneck import Bottleneck, Limit
+from modeldyno.profiling.findings.finding import Finding, Saving
+from modeldyno.profiling.views.findings import (
     LIMITS,
     bottleneck_notices,
     command_for_job,
@@ -30,6 +28,8 @@ from modeldyno.views.advice.findings import (
     findings_of,
     pointer,
 )
+from modeldyno.reports import terminal
+from modeldyno.testing.sample_results import a_result, a_small_result
 
 KNOBS = (
     Knob(name="threads", kind=int, default=None, sentence=""),

@@ -5,7 +5,7 @@ from math import inf, nan
 import pytest
 from tests.support.sample_reports import hostile_blocks
 
-from modeldyno.core.report.charts import (
+from modeldyno.base.report.charts import (
     AxisScale,
     Band,
     Bins,
@@ -22,7 +22,7 @@ from modeldyno.core.report.charts import (
     Waterfall,
     WaterfallStep,
 )
-from modeldyno.views.chart_text import chart_numbers, describe_chart, format_on_axis
+from modeldyno.base.views.chart_text import chart_numbers, describe_chart, format_on_axis
 
 TIME = AxisScale(label="latency", unit="s")
 LINE = Series(

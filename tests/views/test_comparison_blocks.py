@@ -8,8 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from modeldyno.adapters.reporters import terminal
-from modeldyno.core.comparison.comparison import (
+from modeldyno.base.job.input_spec import InputSpec
+from modeldyno.base.metrics.doubt import Doubt
+from modeldyno.base.metrics.measurement import Distribution, Interval, Measurement
+from modeldyno.base.metrics.metric import Query
+from modeldyno.base.report.blocks import Notice, Severity, Table
+from modeldyno.base.result.output_agreement import OutputAgreement
+from modeldyno.base.result.result import Failure, FailureKind
+from modeldyno.base.views.text import short_model_names
+from modeldyno.comparison.change.comparison import (
     CandidateComparison,
     Cause,
     CausePart,
@@ -18,27 +25,20 @@ from modeldyno.core.comparison.comparison import (
     Comparison,
     SettingDiff,
 )
-from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement
-from modeldyno.core.metrics.metric import Query
-from modeldyno.core.report.blocks import Notice, Severity, Table
-from modeldyno.core.result.output_agreement import OutputAgreement
-from modeldyno.core.result.result import Failure, FailureKind
-from modeldyno.core.spec.input_spec import InputSpec
+from modeldyno.comparison.views.blocks import blocks as lay_out
+from modeldyno.comparison.views.blocks import headline, numbers, title
+from modeldyno.comparison.views.changes import sentence, times_sentence
+from modeldyno.profiling.views import ViewOptions
+from modeldyno.reports import terminal
 from modeldyno.testing.reporters import HOSTILE
 from modeldyno.testing.sample_results import a_failed_result, a_result
-from modeldyno.views import ViewOptions
-from modeldyno.views.comparison.blocks import blocks as lay_out
-from modeldyno.views.comparison.blocks import headline, numbers, title
-from modeldyno.views.comparison.changes import sentence, times_sentence
-from modeldyno.views.text import short_model_names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from modeldyno.core.report.blocks import Block
-    from modeldyno.core.result.result import Result
-    from modeldyno.core.spec.knob import KnobValue
+    from modeldyno.base.job.knob import KnobValue
+    from modeldyno.base.report.blocks import Block
+    from modeldyno.base.result.result import Result
 
 NAMES = ("old", "new")
 SHAPE = InputSpec(name="x", shape=(1, 8))

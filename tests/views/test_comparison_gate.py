@@ -8,17 +8,17 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from modeldyno.core.comparison.comparison import Change, ChangeVerdict
-from modeldyno.core.comparison.gate_report import GateReport, Undecided
-from modeldyno.core.comparison.gate_rule import GateDecision
-from modeldyno.core.metrics.constraints import Constraint, Verdict
-from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.metrics.measurement import Interval
-from modeldyno.core.metrics.metric import Query
-from modeldyno.core.report.blocks import Notice, Severity, Table
-from modeldyno.core.spec.model_ref import ModelRef
+from modeldyno.base.job.model_ref import ModelRef
+from modeldyno.base.metrics.constraints import Constraint, Verdict
+from modeldyno.base.metrics.doubt import Doubt
+from modeldyno.base.metrics.measurement import Interval
+from modeldyno.base.metrics.metric import Query
+from modeldyno.base.report.blocks import Notice, Severity, Table
+from modeldyno.comparison.change.comparison import Change, ChangeVerdict
+from modeldyno.comparison.change.gate_report import GateReport, Undecided
+from modeldyno.comparison.change.gate_rule import GateDecision
+from modeldyno.comparison.views import gate
 from modeldyno.testing.sample_results import a_failed_result, a_job, a_result
-from modeldyno.views.comparison import gate
 
 WORSE = Change(
     query=Query.parse("latency.p50"), baseline=0.01, candidate=0.012, difference=0.2,

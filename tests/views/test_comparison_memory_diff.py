@@ -7,24 +7,24 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from modeldyno.adapters.reporters import terminal
-from modeldyno.core.comparison.build import CompareOptions, compare_results
-from modeldyno.core.comparison.comparison import Comparison
-from modeldyno.core.metrics.measurement import pack
-from modeldyno.core.report.blocks import Notice, Severity, Table
-from modeldyno.core.result.static_data import MemoryItem
-from modeldyno.core.result.trace_data import MemoryTimeline, TraceReport
-from modeldyno.core.spec.input_spec import InputSpec
-from modeldyno.errors import RunFailed
+from modeldyno.base.errors import RunFailed
+from modeldyno.base.job.input_spec import InputSpec
+from modeldyno.base.metrics.measurement import pack
+from modeldyno.base.report.blocks import Notice, Severity, Table
+from modeldyno.base.result.static_data import MemoryItem
+from modeldyno.base.result.trace_data import MemoryTimeline, TraceReport
+from modeldyno.comparison.change.build import CompareOptions, compare_results
+from modeldyno.comparison.change.comparison import Comparison
+from modeldyno.comparison.views.blocks import blocks, memory_diff_blocks
+from modeldyno.reports import terminal
 from modeldyno.testing.reporters import HOSTILE
 from modeldyno.testing.sample_results import a_job, a_small_result
-from modeldyno.views.comparison.blocks import blocks, memory_diff_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from modeldyno.core.report.blocks import Block
-    from modeldyno.core.result.result import Result
+    from modeldyno.base.report.blocks import Block
+    from modeldyno.base.result.result import Result
 
 MIB = 2**20
 

@@ -3,13 +3,13 @@ from __future__ import annotations
 from dataclasses import replace
 from math import isnan
 
-from modeldyno.core.comparison.trend import Reading, Trend, trend
-from modeldyno.core.metrics.measurement import Interval
-from modeldyno.core.metrics.metric import Query
-from modeldyno.core.report.blocks import Heading, Notice, Severity, Table
-from modeldyno.core.report.charts import Plot
-from modeldyno.views.comparison.trend import blocks as laid_out
-from modeldyno.views.comparison.trend import headline, numbers, page, picture, sparkline
+from modeldyno.base.metrics.measurement import Interval
+from modeldyno.base.metrics.metric import Query
+from modeldyno.base.report.blocks import Heading, Notice, Severity, Table
+from modeldyno.base.report.charts import Plot
+from modeldyno.comparison.change.trend import Reading, Trend, trend
+from modeldyno.comparison.views.trend import blocks as laid_out
+from modeldyno.comparison.views.trend import headline, numbers, page, picture, sparkline
 
 LATENCY = Query.parse("latency.p50")
 

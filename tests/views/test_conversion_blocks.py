@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from modeldyno import plugins
-from modeldyno.core.report.blocks import Notice, Severity, Table
+from modeldyno.base import plugins
+from modeldyno.base.report.blocks import Notice, Severity, Table
+from modeldyno.conversion.views.blocks import blocks, brief, headline, numbers, page
+from modeldyno.profiling.views import ViewOptions
 from modeldyno.testing.sample_conversions import a_conversion
-from modeldyno.views import ViewOptions
-from modeldyno.views.conversion.blocks import blocks, brief, headline, numbers, page
 
 
 def text(*, verbose: bool = False) -> str:

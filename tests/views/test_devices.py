@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from modeldyno import plugins
-from modeldyno.environment.device_state import DeviceProcess, DeviceState
-from modeldyno.environment.devices import DeviceReading
-from modeldyno.views import devices as view
+from modeldyno.base import plugins
+from modeldyno.engine.environment.device_state import DeviceProcess, DeviceState
+from modeldyno.engine.environment.devices import DeviceReading
+from modeldyno.engine.views import devices as view
 
 CARD = DeviceState(
     index=0,

@@ -16,17 +16,17 @@ from tests.support.sample_explanations import (
     an_explanation,
 )
 
-from modeldyno import plugins
-from modeldyno.core.load.explanation import ECHO, Explanation, RunLevel, TimeEstimate
-from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.metrics.measurement import Interval
-from modeldyno.core.report.blocks import Notice, Table
-from modeldyno.core.report.charts import Waterfall
-from modeldyno.core.result.result import Failure, FailureKind
+from modeldyno.base import plugins
+from modeldyno.base.metrics.doubt import Doubt
+from modeldyno.base.metrics.measurement import Interval
+from modeldyno.base.report.blocks import Notice, Table
+from modeldyno.base.report.charts import Waterfall
+from modeldyno.base.result.result import Failure, FailureKind
+from modeldyno.base.views.view_options import ViewOptions
+from modeldyno.serving.load.explanation import ECHO, Explanation, RunLevel, TimeEstimate
+from modeldyno.serving.views import explanation as explanation_views
+from modeldyno.serving.views.explanation import blocks, brief, headline, numbers, page
 from modeldyno.testing.sample_results import a_small_result
-from modeldyno.views.load import explanation as explanation_views
-from modeldyno.views.load.explanation import blocks, brief, headline, numbers, page
-from modeldyno.views.view_options import ViewOptions
 
 
 def text_of(explanation: Explanation, *, verbose: bool = False) -> str:

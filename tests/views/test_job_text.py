@@ -8,23 +8,23 @@ from pathlib import Path
 import click
 import pytest
 
+from modeldyno.base.errors import RequestError
+from modeldyno.base.job.job import SERVED_PROBES
+from modeldyno.base.job.load_spec import Arrivals, Load
+from modeldyno.base.job.model_ref import ModelRef
+from modeldyno.base.metrics.measurement_plan import Plan
+from modeldyno.base.yaml_file import parse_yaml_text
 from modeldyno.cli import cli
 from modeldyno.cli.actions import options as cli_options
 from modeldyno.cli.job_file import expand_job_file
-from modeldyno.core.comparison.comparison import Comparison
-from modeldyno.core.metrics.measurement_plan import Plan
-from modeldyno.core.spec.job import SERVED_PROBES
-from modeldyno.core.spec.load_spec import Arrivals, Load
-from modeldyno.core.spec.model_ref import ModelRef
-from modeldyno.core.study.study import Budget, Study
-from modeldyno.core.trace.regions import SCRIPT
-from modeldyno.documents.job_file import expand_jobs
-from modeldyno.documents.yaml_file import parse_yaml_text
-from modeldyno.errors import RequestError
+from modeldyno.comparison.change.comparison import Comparison
+from modeldyno.engine.trace.regions import SCRIPT
+from modeldyno.exchange.views.job_text import job_text
+from modeldyno.profiling.job_file import expand_jobs
 from modeldyno.profiling.request import parse_settings
 from modeldyno.sweeps.build import build_study
+from modeldyno.sweeps.study.study import Budget, Study
 from modeldyno.testing.sample_results import a_job, a_result
-from modeldyno.views.job_text import job_text
 
 MODEL = str(Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx")
 

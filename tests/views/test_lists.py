@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from modeldyno import views
-from modeldyno.adapters.reporters import terminal
-from modeldyno.core.metrics.measurement import SATURATED, Distribution, Interval, Measurement, observed_number
-from modeldyno.core.report.blocks import Column, Table, drop_empty_columns
-from modeldyno.interfaces.store import Entry
+from modeldyno.base.metrics.measurement import SATURATED, Distribution, Interval, Measurement, observed_number
+from modeldyno.base.report.blocks import Column, Table, drop_empty_columns
+from modeldyno.base.views.text import shorten_ids
+from modeldyno.profiling import views
+from modeldyno.reports import terminal
+from modeldyno.stores.interface import Entry
 from modeldyno.testing.reporters import full_result
 from modeldyno.testing.sample_results import a_failed_result, a_result, an_inspection
-from modeldyno.views.text import shorten_ids
 
 if TYPE_CHECKING:
-    from modeldyno.core.result.result import Result
+    from modeldyno.base.result.result import Result
 
 SATURATED_TIMES = replace(Distribution.of([1.0 + i / 100 for i in range(100)]), void=SATURATED)
 

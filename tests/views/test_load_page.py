@@ -2,15 +2,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from modeldyno.core.load.capacity import Capacity
-from modeldyno.core.load.capacity_steps import CapacitySearch, SearchEnd
-from modeldyno.core.load.load_curve import LoadCurve, LoadPoint
-from modeldyno.core.metrics.constraints import Answer, Constraint
-from modeldyno.core.metrics.measurement import Interval
-from modeldyno.core.metrics.metric import Query
-from modeldyno.core.report.blocks import Heading, Notice, Severity, Table
-from modeldyno.core.report.charts import Plot, Stack
-from modeldyno.views.load.page import headline, numbers, page, pictures
+from modeldyno.base.metrics.constraints import Answer, Constraint
+from modeldyno.base.metrics.measurement import Interval
+from modeldyno.base.metrics.metric import Query
+from modeldyno.base.report.blocks import Heading, Notice, Severity, Table
+from modeldyno.base.report.charts import Plot, Stack
+from modeldyno.serving.load.capacity import Capacity
+from modeldyno.serving.load.capacity_steps import CapacitySearch, SearchEnd
+from modeldyno.serving.load.load_curve import LoadCurve, LoadPoint
+from modeldyno.serving.views.page import headline, numbers, page, pictures
 
 BOUND = Constraint.parse("latency.p99 <= 30ms")
 

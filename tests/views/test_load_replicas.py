@@ -1,12 +1,12 @@
 from __future__ import annotations
 
-from modeldyno.core.load.replicas import ReplicaPlan
-from modeldyno.core.metrics.constraints import Answer, Constraint
-from modeldyno.core.metrics.measurement import Interval
-from modeldyno.core.metrics.metric import Query
-from modeldyno.core.report.blocks import Notice, Severity, Table
-from modeldyno.core.result.cost import Cost, Price
-from modeldyno.views.load.replicas import costs, money, provision
+from modeldyno.base.metrics.constraints import Answer, Constraint
+from modeldyno.base.metrics.measurement import Interval
+from modeldyno.base.metrics.metric import Query
+from modeldyno.base.report.blocks import Notice, Severity, Table
+from modeldyno.base.result.cost import Cost, Price
+from modeldyno.serving.load.replicas import ReplicaPlan
+from modeldyno.serving.views.replicas import costs, money, provision
 
 PRICE = Price(per_hour=1.2, currency="EUR")
 EACH = Answer(query=Query.parse("request_rate"), value=300.0, interval=Interval(low=240.0, high=360.0))

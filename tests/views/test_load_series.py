@@ -6,25 +6,25 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from modeldyno.adapters.reporters import terminal
-from modeldyno.core.load.capacity import Capacity, propose
-from modeldyno.core.load.capacity_steps import RATE, CapacitySearch, NextLoad, SearchEnd
-from modeldyno.core.load.load_curve import LoadCurve, LoadPoint
-from modeldyno.core.metrics.constraints import Answer, Constraint
-from modeldyno.core.metrics.measurement import CLIENT_LIMITED, SATURATED, Interval
-from modeldyno.core.metrics.metric import Query
-from modeldyno.core.report.blocks import Notice, Severity, Table
-from modeldyno.core.spec.load_spec import Load
-from modeldyno.testing.sample_results import a_job
-from modeldyno.views.load.page import (
+from modeldyno.base.job.load_spec import Load
+from modeldyno.base.metrics.constraints import Answer, Constraint
+from modeldyno.base.metrics.measurement import CLIENT_LIMITED, SATURATED, Interval
+from modeldyno.base.metrics.metric import Query
+from modeldyno.base.report.blocks import Notice, Severity, Table
+from modeldyno.reports import terminal
+from modeldyno.serving.load.capacity import Capacity, propose
+from modeldyno.serving.load.capacity_steps import RATE, CapacitySearch, NextLoad, SearchEnd
+from modeldyno.serving.load.load_curve import LoadCurve, LoadPoint
+from modeldyno.serving.views.page import (
     capacity_blocks,
     describe_capacity,
     describe_load_curve,
     load_curve_blocks,
 )
+from modeldyno.testing.sample_results import a_job
 
 if TYPE_CHECKING:
-    from modeldyno.core.spec.job import Job
+    from modeldyno.base.job.job import Job
 
 BOUND = Constraint.parse("latency.p99 <= 50ms")
 SEARCH = CapacitySearch(bounds=(BOUND,))

@@ -7,24 +7,24 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.sample_reports import a_large_study, a_measured_comparison
 
-from modeldyno.core.advice.finding import Finding, Saving
-from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement, observed_number
-from modeldyno.core.report.blocks import Heading, Notice, Severity, Table
-from modeldyno.core.report.charts import Bins, Forest, Parallel, Picture, Plot, Stack, Tree
-from modeldyno.core.spec.knob import Knob
-from modeldyno.documents.write import Page, combine_pages
+from modeldyno.base.job.knob import Knob
+from modeldyno.base.metrics.measurement import Distribution, Interval, Measurement, observed_number
+from modeldyno.base.report.blocks import Heading, Notice, Severity, Table
+from modeldyno.base.report.charts import Bins, Forest, Parallel, Picture, Plot, Stack, Tree
+from modeldyno.comparison.views import page as comparison_page
+from modeldyno.profiling.findings.finding import Finding, Saving
+from modeldyno.profiling.views import ViewOptions, page
+from modeldyno.profiling.views.result.charts import call_timeline, memory_chart, request_stage_chart
+from modeldyno.profiling.views.result.page import summary
+from modeldyno.reports.write import Page, combine_pages
+from modeldyno.sweeps.views import page as study_page
 from modeldyno.testing.reporters import DOCUMENTS, full_result, sample_judgements
 from modeldyno.testing.sample_results import a_result, an_activity
-from modeldyno.views import ViewOptions, page
-from modeldyno.views.comparison import page as comparison_page
-from modeldyno.views.result.charts import call_timeline, memory_chart, request_stage_chart
-from modeldyno.views.result.page import summary
-from modeldyno.views.study import page as study_page
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from modeldyno.core.report.blocks import Block
+    from modeldyno.base.report.blocks import Block
 
 
 def headings(blocks: Iterable[Block], level: int = 1) -> list[str]:
@@ -76,7 +76,7 @@ def test_a_page_begins_with_one_mark_and_what_to_fix_first(monkeypatch: pytest.M
         Finding(code="small", seen="s", why="w", do="d", saving=replace(saving, high=0.12)),
         Finding(code="layers", seen="one layer waits", why="it is copied", do="leave it out", saving=saving),
     )
-    monkeypatch.setattr("modeldyno.views.result.page.findings", lambda _result, _knobs: items)
+    monkeypatch.setattr("modeldyno.profiling.views.result.page.findings", lambda _result, _knobs: items)
     verdict, figures, first = list(page(a_result()))[:3]
 
     assert isinstance(verdict, Notice)
@@ -86,7 +86,7 @@ def test_a_page_begins_with_one_mark_and_what_to_fix_first(monkeypatch: pytest.M
     assert first.code == "fix first: layers"
     assert "It saves 10% to 38% of the time of a call" in first.text
     assert first.advice == "leave it out"
-    monkeypatch.setattr("modeldyno.views.result.page.findings", lambda _result, _knobs: items[:1])
+    monkeypatch.setattr("modeldyno.profiling.views.result.page.findings", lambda _result, _knobs: items[:1])
     first = list(page(a_result()))[2]
     assert isinstance(first, Notice)
     assert first.code == "fix first: unbounded"

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.views.python_wording import translate_doubts, use_python_words
+from modeldyno.base.metrics.doubt import Doubt
+from modeldyno.base.views.python_wording import translate_doubts, use_python_words
 
 
 @pytest.mark.parametrize(

@@ -10,25 +10,25 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from modeldyno.adapters.reporters import html, markdown, terminal
-from modeldyno.codec import study as codec
-from modeldyno.core.metrics.metric import METRICS, Query
-from modeldyno.core.report.blocks import Table
-from modeldyno.core.report.charts import Plot
-from modeldyno.core.stats.units import parse_quantity
-from modeldyno.core.study.pooled_estimate import shown_value
-from modeldyno.core.study.ranking import ranking
-from modeldyno.views.study.blocks import blocks, brief, headline
-from modeldyno.views.study.charts import candidates_by_load, charts
-from modeldyno.views.study.configurations import configuration_page, load_table
-from modeldyno.views.study.page import page
-from modeldyno.views.view_options import PLAIN, ViewOptions
+from modeldyno.base.metrics.metric import METRICS, Query
+from modeldyno.base.report.blocks import Table
+from modeldyno.base.report.charts import Plot
+from modeldyno.base.stats.units import parse_quantity
+from modeldyno.base.views.view_options import PLAIN, ViewOptions
+from modeldyno.reports import html, markdown, terminal
+from modeldyno.sweeps import codec
+from modeldyno.sweeps.study.pooled_estimate import shown_value
+from modeldyno.sweeps.study.ranking import ranking
+from modeldyno.sweeps.views.blocks import blocks, brief, headline
+from modeldyno.sweeps.views.charts import candidates_by_load, charts
+from modeldyno.sweeps.views.configurations import configuration_page, load_table
+from modeldyno.sweeps.views.page import page
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from modeldyno.core.report.blocks import Block
-    from modeldyno.core.study.study import Candidate, Study
+    from modeldyno.base.report.blocks import Block
+    from modeldyno.sweeps.study.study import Candidate, Study
 
 RECORDED = sorted((Path(__file__).parents[1] / "golden" / "studies").glob("*.json.xz"))
 PERCENTILES = ("p50", "p90", "p95", "p99")

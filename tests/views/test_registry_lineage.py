@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.support.sample_registry import a_variant, a_version
 
-from modeldyno.core.registry.records import VariantState
-from modeldyno.views.registry.lineage import build_lineage, lineage_table
+from modeldyno.registry.records.records import VariantState
+from modeldyno.registry.views.lineage import build_lineage, lineage_table
 
 
 def test_a_chain_stays_in_one_column_and_a_branch_is_deeper() -> None:

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 from tests.support.sample_registry import a_figure, a_target, a_task, a_version
 
-from modeldyno.core.metrics.constraints import Verdict
-from modeldyno.core.registry.overview import FigureSpeed, SpeedRow
-from modeldyno.core.registry.records import FigureState
-from modeldyno.views.registry.lists import over_versions, speeds
+from modeldyno.base.metrics.constraints import Verdict
+from modeldyno.registry.records.overview import FigureSpeed, SpeedRow
+from modeldyno.registry.records.records import FigureState
+from modeldyno.registry.views.lists import over_versions, speeds
 
 
 def a_row(number: int = 1, *, p50: float | None = 0.002, bounds: Verdict | None = None) -> SpeedRow:

@@ -12,27 +12,31 @@ import msgspec
 import pytest
 import yaml
 
+from modeldyno.base.codec import decode, encode
+from modeldyno.base.errors import RequestError
+from modeldyno.base.job.input_spec import InputSpec, parse_input
+from modeldyno.base.job.job import SERVED_PROBES
+from modeldyno.base.job.load_spec import Arrivals, Load
+from modeldyno.base.job.model_ref import LIVE, ModelRef
+from modeldyno.base.job.probe_options import Observation
+from modeldyno.base.metrics.constraints import Constraint
+from modeldyno.base.metrics.measurement_plan import Plan
+from modeldyno.base.yaml_file import FileConfig, parse_yaml_text
 from modeldyno.cli import cli
 from modeldyno.cli.actions import options as cli_options
 from modeldyno.cli.load import command as load
 from modeldyno.cli.profile import command as profile
-from modeldyno.codec import decode, encode
-from modeldyno.core.metrics.constraints import Constraint
-from modeldyno.core.metrics.measurement_plan import Plan
-from modeldyno.core.spec.input_spec import InputSpec, parse_input
-from modeldyno.core.spec.job import SERVED_PROBES
-from modeldyno.core.spec.load_spec import Arrivals, Load
-from modeldyno.core.spec.model_ref import LIVE, ModelRef
-from modeldyno.core.spec.probe_options import Observation
-from modeldyno.documents.yaml_file import FileConfig, parse_yaml_text
-from modeldyno.errors import RequestError
+from modeldyno.exchange.views.job_text import job_text
 from modeldyno.profiling import request
+from modeldyno.profiling.views.rerun_command import (
+    advise_command_line,
+    format_input_option,
+    rerun_command_line,
+)
 from modeldyno.sweeps.build import build_study
+from modeldyno.sweeps.views.sweep_command import sweep_command
 from modeldyno.testing.reporters import HOSTILE, full_result
 from modeldyno.testing.sample_results import a_job, a_result, an_inspection
-from modeldyno.views.job_text import job_text
-from modeldyno.views.rerun_command import advise_command_line, format_input_option, rerun_command_line
-from modeldyno.views.study.sweep_command import sweep_command
 
 if TYPE_CHECKING:
     from typing import Any

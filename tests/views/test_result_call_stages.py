@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from modeldyno.core.metrics.measurement import Distribution, Measurement
-from modeldyno.core.metrics.metric import CALL_SCOPES
+from modeldyno.base.metrics.measurement import Distribution, Measurement
+from modeldyno.base.metrics.metric import CALL_SCOPES
+from modeldyno.profiling.views.result.call_stages import call_stage_table
 from modeldyno.testing.sample_results import a_result
-from modeldyno.views.result.call_stages import call_stage_table
 
 
 def test_a_median_of_too_few_calls_is_marked_and_the_title_says_why() -> None:

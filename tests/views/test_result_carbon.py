@@ -3,14 +3,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from modeldyno import views
-from modeldyno.core.metrics.measurement import Measurement, observed_number
-from modeldyno.core.report.blocks import Table
-from modeldyno.core.trace.carbon import Emission, with_carbon
+from modeldyno.base.metrics.measurement import Measurement, observed_number
+from modeldyno.base.report.blocks import Table
+from modeldyno.engine.trace.carbon import Emission, with_carbon
+from modeldyno.profiling import views
 from modeldyno.testing.sample_results import a_small_result
 
 if TYPE_CHECKING:
-    from modeldyno.core.result.result import Result
+    from modeldyno.base.result.result import Result
 
 GRID = Emission(intensity=360 / 3.6e6, power=65.0)
 RATE = Measurement(metric="throughput", value=1000.0)

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from modeldyno import views
-from modeldyno.core.metrics.measurement import Distribution, Measurement
+from modeldyno.base.metrics.measurement import Distribution, Measurement
+from modeldyno.profiling import views
+from modeldyno.profiling.views.result.compression_table import ratio
 from modeldyno.testing.sample_results import an_inspection
-from modeldyno.views.result.compression_table import ratio
 
 if TYPE_CHECKING:
-    from modeldyno.core.result.result import Result
+    from modeldyno.base.result.result import Result
 
 FEWER = ("fewer", "more")
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from modeldyno import views
-from modeldyno.adapters.reporters import terminal
-from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement, observed_number
-from modeldyno.core.report.blocks import Block, Notice, Severity, Table
+from modeldyno.base.metrics.measurement import Distribution, Interval, Measurement, observed_number
+from modeldyno.base.report.blocks import Block, Notice, Severity, Table
+from modeldyno.profiling import views
+from modeldyno.profiling.views import ViewOptions
+from modeldyno.reports import terminal
 from modeldyno.testing.sample_results import SAMPLES, a_result
-from modeldyno.views import ViewOptions
 
 if TYPE_CHECKING:
-    from modeldyno.core.result.result import Result
+    from modeldyno.base.result.result import Result
 
 LATENCY = Measurement(metric="latency", value=Distribution.of(SAMPLES))
 GIB = 1 << 30

@@ -5,20 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from modeldyno import views
-from modeldyno.adapters.reporters import html, markdown, terminal
-from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.metrics.measurement import Distribution, Measurement, observed_number
-from modeldyno.core.report.blocks import Notice, Table
-from modeldyno.core.result.static_data import Module, StaticReport
-from modeldyno.core.result.trace_data import Layer, TraceReport
-from modeldyno.core.spec.probe_options import Observation
+from modeldyno.base.job.probe_options import Observation
+from modeldyno.base.metrics.doubt import Doubt
+from modeldyno.base.metrics.measurement import Distribution, Measurement, observed_number
+from modeldyno.base.report.blocks import Notice, Table
+from modeldyno.base.result.static_data import Module, StaticReport
+from modeldyno.base.result.trace_data import Layer, TraceReport
+from modeldyno.profiling import views
+from modeldyno.profiling.views import ViewOptions
+from modeldyno.profiling.views.result.layers import layers
+from modeldyno.reports import html, markdown, terminal
 from modeldyno.testing.sample_results import a_job, a_result
-from modeldyno.views import ViewOptions
-from modeldyno.views.result.layers import layers
 
 if TYPE_CHECKING:
-    from modeldyno.core.result.result import Result
+    from modeldyno.base.result.result import Result
 
 MS = 1e-3
 # Path to class, own time in ms and MACs: three alike layers of two parts in a list, and a head.

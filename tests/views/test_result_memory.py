@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from modeldyno import views
-from modeldyno.adapters.reporters import csv, html, markdown, terminal
-from modeldyno.core.metrics.measurement import Distribution, Measurement, observed_number, pack
-from modeldyno.core.metrics.measurement_plan import Plan
-from modeldyno.core.report.blocks import Notice, Severity, Table
-from modeldyno.core.result.static_data import MemoryItem
-from modeldyno.core.result.trace_data import Allocation, MemoryTimeline, TraceReport
-from modeldyno.core.spec.static_options import Inspection, Mode
+from modeldyno.base.job.static_options import Inspection, Mode
+from modeldyno.base.metrics.measurement import Distribution, Measurement, observed_number, pack
+from modeldyno.base.metrics.measurement_plan import Plan
+from modeldyno.base.report.blocks import Notice, Severity, Table
+from modeldyno.base.result.static_data import MemoryItem
+from modeldyno.base.result.trace_data import Allocation, MemoryTimeline, TraceReport
+from modeldyno.profiling import views
+from modeldyno.reports import csv, html, markdown, terminal
 from modeldyno.testing.reporters import HOSTILE
 from modeldyno.testing.sample_results import a_job, a_small_result
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from modeldyno.core.result.result import Result
+    from modeldyno.base.result.result import Result
 
 KIB, MIB = 2**10, 2**20
 HELD = (

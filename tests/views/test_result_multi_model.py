@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from modeldyno.core.load.multi_model import with_model_scope
-from modeldyno.core.metrics.measurement import Distribution, Measurement, observed_number
-from modeldyno.core.spec.load_spec import Load
+from modeldyno.base.job.load_spec import Load
+from modeldyno.base.metrics.measurement import Distribution, Measurement, observed_number
+from modeldyno.base.result.multi_model import with_model_scope
+from modeldyno.profiling.views.result.served import cohosted_table, without_cohosted
 from modeldyno.testing.sample_results import a_result
-from modeldyno.views.result.served import cohosted_table, without_cohosted
 
 
 def test_each_model_is_a_row_with_its_own_figures() -> None:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from modeldyno.core.metrics.measurement import Measurement
-from modeldyno.core.result.static_data import Module, ModuleJoin, ModuleLink, StaticReport
-from modeldyno.errors import UnknownName
+from modeldyno.base.errors import UnknownName
+from modeldyno.base.metrics.measurement import Measurement
+from modeldyno.base.result.static_data import Module, ModuleJoin, ModuleLink, StaticReport
+from modeldyno.profiling.views.result.network import build_network, network_table, weight
 from modeldyno.testing.sample_results import a_result, an_inspection
-from modeldyno.views.result.network import build_network, network_table, weight
 
 if TYPE_CHECKING:
-    from modeldyno.core.result.result import Result
+    from modeldyno.base.result.result import Result
 
 PARTS = ("a", "b", "act")
 

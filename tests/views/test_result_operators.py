@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from modeldyno import views
-from modeldyno.adapters.reporters import terminal
-from modeldyno.core.metrics.measurement import observed_number
-from modeldyno.core.report.blocks import Notice, Table
-from modeldyno.core.result.result import Artifact
-from modeldyno.core.result.trace_data import EventKind, ExecutedOp, RedundancyKind, RedundantOp, TraceReport
+from modeldyno.base.metrics.measurement import observed_number
+from modeldyno.base.report.blocks import Notice, Table
+from modeldyno.base.result.result import Artifact
+from modeldyno.base.result.trace_data import EventKind, ExecutedOp, RedundancyKind, RedundantOp, TraceReport
+from modeldyno.profiling import views
+from modeldyno.profiling.views.result.operators import operations, operator_time_clause
+from modeldyno.reports import terminal
 from modeldyno.testing.sample_results import a_result
-from modeldyno.views.result.operators import operations, operator_time_clause
 
 if TYPE_CHECKING:
-    from modeldyno.core.result.result import Result
+    from modeldyno.base.result.result import Result
 
 
 def row(name: str, self_time: float, scope: str = "", **more: Any) -> ExecutedOp:

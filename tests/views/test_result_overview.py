@@ -6,20 +6,20 @@ from dataclasses import replace
 
 import numpy as np
 
-from modeldyno import views
-from modeldyno.adapters.reporters import terminal
-from modeldyno.core.metrics.doubt import rate_doubts
-from modeldyno.core.metrics.measurement import Distribution, Measurement, observed_number
-from modeldyno.core.report.blocks import Notice, Severity, Table
-from modeldyno.core.report.charts import Stack
-from modeldyno.core.result.trace_data import RedundancyKind, RedundantOp, TraceReport
+from modeldyno.base.metrics.doubt import rate_doubts
+from modeldyno.base.metrics.measurement import Distribution, Measurement, observed_number
+from modeldyno.base.report.blocks import Notice, Severity, Table
+from modeldyno.base.report.charts import Stack
+from modeldyno.base.result.trace_data import RedundancyKind, RedundantOp, TraceReport
+from modeldyno.profiling import views
+from modeldyno.profiling.views.lists import brief
+from modeldyno.profiling.views.result.blocks import overview
+from modeldyno.profiling.views.result.headline import headline
+from modeldyno.profiling.views.result.page import page
+from modeldyno.profiling.views.result.table import COMPUTED, MEASURED, reached_flops
+from modeldyno.reports import terminal
 from modeldyno.testing.reporters import full_result, sample_judgements
 from modeldyno.testing.sample_results import an_inspection
-from modeldyno.views.lists import brief
-from modeldyno.views.result.blocks import overview
-from modeldyno.views.result.headline import headline
-from modeldyno.views.result.page import page
-from modeldyno.views.result.table import COMPUTED, MEASURED, reached_flops
 
 
 def test_it_fits_a_screen_and_keeps_what_is_asked_first() -> None:

@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from modeldyno import Profiled, views
-from modeldyno.core.report.blocks import Notice, Table
+from modeldyno import Profiled
+from modeldyno.base.report.blocks import Notice, Table
+from modeldyno.profiling import views
 
 
 class Clock:

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement, observed_number
-from modeldyno.core.report.blocks import Notice, Table
-from modeldyno.core.result.result import Result
-from modeldyno.core.spec.job import Job
-from modeldyno.core.spec.load_spec import Load
-from modeldyno.core.spec.model_ref import ModelIdentity, ModelRef
-from modeldyno.views.result.served import breakdown, composing_models, server_clause
-from modeldyno.views.result.table import results
+from modeldyno.base.job.job import Job
+from modeldyno.base.job.load_spec import Load
+from modeldyno.base.job.model_ref import ModelIdentity, ModelRef
+from modeldyno.base.metrics.measurement import Distribution, Interval, Measurement, observed_number
+from modeldyno.base.report.blocks import Notice, Table
+from modeldyno.base.result.result import Result
+from modeldyno.profiling.views.result.served import breakdown, composing_models, server_clause
+from modeldyno.profiling.views.result.table import results
 
 STAGES = (
     observed_number("queue_time", 0.004),

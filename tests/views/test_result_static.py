@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from modeldyno import views
-from modeldyno.adapters.reporters import csv, html, markdown, terminal
-from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.metrics.measurement import Interval, Measurement
-from modeldyno.core.report.blocks import Block, Notice, Severity, Table
-from modeldyno.core.result.static_data import MemoryItem, Module, Operator, SizePoint, StaticReport
+from modeldyno.base.metrics.doubt import Doubt
+from modeldyno.base.metrics.measurement import Interval, Measurement
+from modeldyno.base.report.blocks import Block, Notice, Severity, Table
+from modeldyno.base.result.static_data import MemoryItem, Module, Operator, SizePoint, StaticReport
+from modeldyno.profiling import views
+from modeldyno.profiling.views import ViewOptions, numbers
+from modeldyno.profiling.views.result.module_tree import build_module_tree, leaves, name_range
+from modeldyno.reports import csv, html, markdown, terminal
 from modeldyno.testing.reporters import HOSTILE, full_result
 from modeldyno.testing.sample_results import a_job, an_inspection, an_outline
-from modeldyno.views import ViewOptions, numbers
-from modeldyno.views.result.module_tree import build_module_tree, leaves, name_range
 
 if TYPE_CHECKING:
-    from modeldyno.core.result.result import Result
-    from modeldyno.core.spec.static_options import Inspection
+    from modeldyno.base.job.static_options import Inspection
+    from modeldyno.base.result.result import Result
 
 
 def table(result: Result, title: str, options: ViewOptions = views.PLAIN) -> Table:

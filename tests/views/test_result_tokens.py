@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from modeldyno.adapters.reporters import terminal
-from modeldyno.core.metrics.constraints import Constraint
-from modeldyno.core.metrics.measurement import Distribution, Measurement
-from modeldyno.core.metrics.metric import Query
-from modeldyno.core.report.blocks import Notice, Severity, Table
-from modeldyno.core.trace.token_metrics import GenerationLength, token_measurements
+from modeldyno.base.metrics.constraints import Constraint
+from modeldyno.base.metrics.measurement import Distribution, Measurement
+from modeldyno.base.metrics.metric import Query
+from modeldyno.base.report.blocks import Notice, Severity, Table
+from modeldyno.engine.trace.token_metrics import GenerationLength, token_measurements
+from modeldyno.profiling.views import ViewOptions, blocks, headline
+from modeldyno.profiling.views.result.tokens import generation
+from modeldyno.reports import terminal
 from modeldyno.testing.sample_results import a_result
-from modeldyno.views import ViewOptions, blocks, headline
-from modeldyno.views.result.tokens import generation
 
 if TYPE_CHECKING:
-    from modeldyno.core.result.result import Result
+    from modeldyno.base.result.result import Result
 
 HOW = Distribution.of([1.0])
 

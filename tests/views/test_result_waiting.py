@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from modeldyno import views
-from modeldyno.core.load.explanation import Explanation, RunLevel
-from modeldyno.core.metrics.measurement import observed_number
-from modeldyno.core.report.blocks import Notice
+from modeldyno.base.metrics.measurement import observed_number
+from modeldyno.base.report.blocks import Notice
+from modeldyno.profiling import views
+from modeldyno.profiling.views.result.waiting import waiting
+from modeldyno.serving.load.explanation import Explanation, RunLevel
+from modeldyno.serving.views import explanation
 from modeldyno.testing.sample_results import a_small_result
-from modeldyno.views.load import explanation
-from modeldyno.views.result.waiting import waiting
 
 if TYPE_CHECKING:
-    from modeldyno.core.result.result import Result
+    from modeldyno.base.result.result import Result
 
 
 def a_waiting_result() -> Result:

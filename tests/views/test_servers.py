@@ -2,10 +2,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from modeldyno import plugins
-from modeldyno.environment.running_servers import ServerRecord
-from modeldyno.environment.server_usage import ServerUsage
-from modeldyno.views import servers as view
+from modeldyno.base import plugins
+from modeldyno.engine.environment.running_servers import ServerRecord
+from modeldyno.engine.environment.server_usage import ServerUsage
+from modeldyno.serving.views import servers as view
 
 SERVER = ServerRecord(
     name="digits", model="onnx:models/digits.onnx", backend="triton", device="cpu",

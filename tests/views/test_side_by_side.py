@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from modeldyno.profiling.views.side_by_side import side_by_side
 from modeldyno.testing.sample_results import a_failed_result, a_result
-from modeldyno.views.side_by_side import side_by_side
 
 
 def test_figures_stand_beside_each_other() -> None:

@@ -10,29 +10,29 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support.sample_trials import a_trial, add_trials, an_answer
 
-from modeldyno.adapters.reporters import terminal
+from modeldyno.base.errors import RunFailed
+from modeldyno.base.metrics.constraints import Constraint
+from modeldyno.base.metrics.measurement import Interval
+from modeldyno.base.report.blocks import Notice, Severity, Table
+from modeldyno.base.report.charts import Parallel, Plot
+from modeldyno.base.result.cost import Price
+from modeldyno.base.result.result import FailureKind
+from modeldyno.base.views.text import factor
 from modeldyno.cli.actions.sweep_study import exit_code
-from modeldyno.core.metrics.constraints import Constraint
-from modeldyno.core.metrics.measurement import Interval
-from modeldyno.core.report.blocks import Notice, Severity, Table
-from modeldyno.core.report.charts import Parallel, Plot
-from modeldyno.core.result.cost import Price
-from modeldyno.core.result.result import FailureKind
-from modeldyno.core.study.goal import Goal, Objective, Rank
-from modeldyno.core.study.ranking import ranking
-from modeldyno.core.study.study import Trial, TrialPurpose, TrialState
-from modeldyno.errors import RunFailed
 from modeldyno.profiling.run import UNDECIDED
+from modeldyno.profiling.views import ViewOptions
+from modeldyno.reports import terminal
 from modeldyno.sweeps.loop import run_trials
+from modeldyno.sweeps.study.goal import Goal, Objective, Rank
+from modeldyno.sweeps.study.ranking import ranking
+from modeldyno.sweeps.study.study import Trial, TrialPurpose, TrialState
+from modeldyno.sweeps.views.blocks import blocks, brief, headline
+from modeldyno.sweeps.views.charts import charts
+from modeldyno.sweeps.views.tables import configuration_load_table, numbers
 from modeldyno.testing.sample_studies import SimulatedTrials, a_served_study, a_study
-from modeldyno.views import ViewOptions
-from modeldyno.views.study.blocks import blocks, brief, headline
-from modeldyno.views.study.charts import charts
-from modeldyno.views.study.tables import configuration_load_table, numbers
-from modeldyno.views.text import factor
 
 if TYPE_CHECKING:
-    from modeldyno.core.study.study import Study
+    from modeldyno.sweeps.study.study import Study
 
 
 def swept(study: Study, rate: Any, **bench: Any) -> Study:

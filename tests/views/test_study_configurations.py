@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.sample_trials import a_trial, add_trials, an_answer
 
-from modeldyno.core.report.blocks import Notice, Table
-from modeldyno.core.report.charts import Plot
-from modeldyno.core.report.chosen_plot import ChosenPlot
+from modeldyno.base.report.blocks import Notice, Table
+from modeldyno.base.report.charts import Plot
+from modeldyno.base.report.chosen_plot import ChosenPlot
+from modeldyno.profiling.views import ViewOptions
+from modeldyno.sweeps.views.blocks import blocks
+from modeldyno.sweeps.views.page import page
 from modeldyno.testing.sample_results import a_result
 from modeldyno.testing.sample_studies import a_served_study
-from modeldyno.views import ViewOptions
-from modeldyno.views.study.blocks import blocks
-from modeldyno.views.study.page import page
 
 if TYPE_CHECKING:
-    from modeldyno.core.study.study import Study
+    from modeldyno.sweeps.study.study import Study
 
 ONE = ViewOptions(configurations=("1",))
 

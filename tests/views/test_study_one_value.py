@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.sample_trials import a_trial, add_trials, an_answer
 
-from modeldyno.core.metrics.metric import Query
-from modeldyno.core.report.blocks import Table
-from modeldyno.core.report.charts import Plot
-from modeldyno.core.study.pooled_estimate import shown_value
-from modeldyno.core.study.ranking import ranking
-from modeldyno.core.study.resume_guard import describe_progress
-from modeldyno.core.study.study import TrialPurpose
+from modeldyno.base.metrics.metric import Query
+from modeldyno.base.report.blocks import Table
+from modeldyno.base.report.charts import Plot
+from modeldyno.base.views.view_options import PLAIN
+from modeldyno.sweeps.study.pooled_estimate import shown_value
+from modeldyno.sweeps.study.ranking import ranking
+from modeldyno.sweeps.study.resume_guard import describe_progress
+from modeldyno.sweeps.study.study import TrialPurpose
+from modeldyno.sweeps.views.blocks import headline
+from modeldyno.sweeps.views.charts import charts
+from modeldyno.sweeps.views.configurations import load_table
+from modeldyno.sweeps.views.page import all_configurations
+from modeldyno.sweeps.views.tables import best_table, numbers
 from modeldyno.testing.sample_studies import a_served_study, a_study, make_goal
-from modeldyno.views.study.blocks import headline
-from modeldyno.views.study.charts import charts
-from modeldyno.views.study.configurations import load_table
-from modeldyno.views.study.page import all_configurations
-from modeldyno.views.study.tables import best_table, numbers
-from modeldyno.views.view_options import PLAIN
 
 if TYPE_CHECKING:
-    from modeldyno.core.study.study import Study
+    from modeldyno.sweeps.study.study import Study
 
 
 def noisy_study() -> Study:

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from modeldyno.core.report.blocks import Severity
-from modeldyno.core.stats.units import SECONDS
-from modeldyno.views.text import doubts_in_a_line, format_ends, format_rough_duration
+from modeldyno.base.report.blocks import Severity
+from modeldyno.base.stats.units import SECONDS
+from modeldyno.base.views.text import doubts_in_a_line, format_ends, format_rough_duration
 
 
 @pytest.mark.parametrize(

@@ -5,16 +5,18 @@ from dataclasses import replace
 
 import pytest
 
-from modeldyno import views
-from modeldyno.core.metrics.constraints import Constraint
-from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement, observed_number
-from modeldyno.core.metrics.measurement_plan import Plan
-from modeldyno.core.report.blocks import Block, Notice, Severity, Table
-from modeldyno.core.report.charts import Bins
-from modeldyno.core.result.result import Failure, FailureKind, Result
-from modeldyno.core.spec.input_spec import InputSpec
-from modeldyno.interfaces.store import Entry
+from modeldyno.base.job.input_spec import InputSpec
+from modeldyno.base.metrics.constraints import Constraint
+from modeldyno.base.metrics.doubt import Doubt
+from modeldyno.base.metrics.measurement import Distribution, Interval, Measurement, observed_number
+from modeldyno.base.metrics.measurement_plan import Plan
+from modeldyno.base.report.blocks import Block, Notice, Severity, Table
+from modeldyno.base.report.charts import Bins
+from modeldyno.base.result.result import Failure, FailureKind, Result
+from modeldyno.base.views.text import LOG_LINES
+from modeldyno.profiling import views
+from modeldyno.profiling.views.result.table import COMPUTED, MEASURED
+from modeldyno.stores.interface import Entry
 from modeldyno.testing.reporters import (
     HOSTILE,
     call_times,
@@ -27,8 +29,6 @@ from modeldyno.testing.reporters import (
     static_result,
     uncertified_result,
 )
-from modeldyno.views.result.table import COMPUTED, MEASURED
-from modeldyno.views.text import LOG_LINES
 
 
 def measured(*measurements: Measurement) -> Result:

@@ -9,7 +9,7 @@ from tests.zoo import configs, resnet, truths
 from torch import Tensor, nn
 from torch.nn import functional
 
-from modeldyno.adapters.loaders.transformers_model import offline
+from modeldyno.models.loaders.transformers_model import offline
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,7 +13,7 @@ from tests.zoo.truths import Cost
 from tests.zoo.unet import Unet
 from torch import nn
 
-from modeldyno.adapters.loaders.transformers_model import offline
+from modeldyno.models.loaders.transformers_model import offline
 
 Inputs = dict[str, tuple[tuple[int, ...], torch.dtype]]
 Built = tuple[nn.Module, Inputs]

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from modeldyno.core.result.trace_data import RedundancyKind
+from modeldyno.base.result.trace_data import RedundancyKind
 
 WIDTH = 16
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from modeldyno.core.load.request_target import Reply
+from modeldyno.engine.interfaces.request_target import Reply
 
 HERE = Path(__file__).parent.parent / "golden" / "protocols"
 SHORT = {

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from modeldyno.errors import (
+from modeldyno.base.errors import (
     LINE,
     FaultyPlugin,
     FaultyPluginWarning,
@@ -290,7 +290,7 @@ def _replace_closed_streams() -> None:
 
 def _debugging() -> AbstractContextManager[None]:
     """Let failures show whole tracebacks, in child processes as well."""
-    from modeldyno.environment.variables import DEBUG, variables_set  # noqa: PLC0415 - only --debug needs it
+    from modeldyno.base.system.variables import DEBUG, variables_set  # noqa: PLC0415 - only --debug needs it
 
     return variables_set({DEBUG: "1"})
 
@@ -308,10 +308,7 @@ def run_command(arguments: Sequence[str], made: list[Any] | None = None) -> Any:
     command = next((word for word in arguments if not word.startswith("-")), "")
     if command not in _MEASURING or _HELP & set(arguments):
         return cli.main(arguments, prog_name="modeldyno", standalone_mode=False, obj=made)
-    from modeldyno.runtime.interrupts import (  # noqa: PLC0415 - only measuring needs it
-        sigterm_as_interrupt,
-        sigterm_received,
-    )
+    from modeldyno.engine.runtime.interrupts import sigterm_as_interrupt, sigterm_received  # noqa: PLC0415 - only measuring needs it
 
     with sigterm_as_interrupt(), _hold_device(command):
         try:
@@ -326,7 +323,7 @@ def run_command(arguments: Sequence[str], made: list[Any] | None = None) -> Any:
 @contextmanager
 def _hold_device(command: str) -> Iterator[None]:
     """Hold the lock of this machine's processor, so that a worker waits; wait for one that measures."""
-    from modeldyno.environment.device_lock import device_lock  # noqa: PLC0415 - only measuring needs it
+    from modeldyno.engine.environment.device_lock import device_lock  # noqa: PLC0415 - only measuring needs it
 
     with ExitStack() as stack:
         if command in _HOLDING:
@@ -382,7 +379,7 @@ def print_error(error: Exception, arguments: Sequence[str] = ()) -> int:
             code = RequestError.exit_code
         case _:
             text, code = _unforeseen_text(error)
-    from modeldyno.core.report.blocks import clean  # noqa: PLC0415 - only on errors
+    from modeldyno.base.report.blocks import clean  # noqa: PLC0415 - only on errors
 
     kept = isinstance(error, RequestError | click.UsageError)  # others quote what they got
     lines = text.split(LINE) if kept else [text]
@@ -407,14 +404,14 @@ def _unforeseen_text(error: Exception) -> tuple[str, int]:
 
 def _blame_plugin(error: Exception) -> str:
     """Return a sentence about an error that a plugin of another package raised; empty if none did."""
-    from modeldyno import plugins  # noqa: PLC0415 - only on errors
+    from modeldyno.base import plugins  # noqa: PLC0415 - only on errors
 
     return plugins.blame(error)
 
 
 def _error_text(error: ModelDynoError) -> str:
     """Return the message of an error; one about a request or a run names fields, which are options here."""
-    from modeldyno.option_spelling import spell_for_command_line  # noqa: PLC0415
+    from modeldyno.base.option_spelling import spell_for_command_line  # noqa: PLC0415
 
     return spell_for_command_line(str(error)) if isinstance(error, RequestError | RunFailed) else str(error)
 
@@ -485,7 +482,7 @@ def quantity_callback(
     """
 
     def read(_ctx: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
-        from modeldyno.core.stats.units import (  # noqa: PLC0415 - --help needs no units
+        from modeldyno.base.stats.units import (  # noqa: PLC0415 - --help needs no units
             BYTES,
             SECONDS,
             check_time_limit,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.errors import RequestError, UnknownName
+from modeldyno.base.errors import RequestError, UnknownName
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -39,7 +39,7 @@ def read_defaults(
         return {}
     import tomllib  # noqa: PLC0415 - slow at start-up, and often there is no file
 
-    from modeldyno.codec.numbers import check_numbers  # noqa: PLC0415 - as above
+    from modeldyno.base.codec.numbers import check_numbers  # noqa: PLC0415 - as above
 
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))

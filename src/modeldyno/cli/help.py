@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
+from modeldyno.base.errors import UnknownName
 from modeldyno.cli import COMMANDS
-from modeldyno.errors import UnknownName
 
 
 @click.command(name="help")

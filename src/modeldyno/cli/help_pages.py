@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from modeldyno.options import LIMITS, LOAD, PLAN
+from modeldyno.base.options import LIMITS, LOAD, PLAN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

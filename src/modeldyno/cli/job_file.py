@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from modeldyno.base.errors import RequestError, UnknownName
 from modeldyno.cli.defaults import NEVER_IN_FILES
-from modeldyno.documents.job_file import is_job_address, read_job
-from modeldyno.errors import RequestError, UnknownName
+from modeldyno.profiling.job_file import is_job_address, read_job
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from modeldyno.documents.job_file import FileJob
-    from modeldyno.documents.yaml_file import FileConfig
+    from modeldyno.base.yaml_file import FileConfig
+    from modeldyno.profiling.job_file import FileJob
 
 _NO_JOBS = frozenset({"sweep", "run", "help", "schema", "plugins"})
 """Commands that read such files by themselves, or have nothing to repeat."""

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from modeldyno.cli import defaults, quantity_callback
-from modeldyno.cli.declare import load_action
-from modeldyno.errors import RequestError
-from modeldyno.options import (
+from modeldyno.base.errors import RequestError
+from modeldyno.base.options import (
     BYTES,
     CORES,
     COUNT,
@@ -24,11 +22,13 @@ from modeldyno.options import (
     SHARE,
     STATISTIC,
 )
+from modeldyno.cli import defaults, quantity_callback
+from modeldyno.cli.declare import load_action
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from modeldyno.options import Option
+    from modeldyno.base.options import Option
 
 Command = Callable[..., Any]
 Decorator = Callable[[Command], Command]

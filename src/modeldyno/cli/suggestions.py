@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from modeldyno import plugins
+from modeldyno.base import plugins
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

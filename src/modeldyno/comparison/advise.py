@@ -7,8 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from modeldyno import plugins
-from modeldyno.clock import monotonic
+from modeldyno.base import plugins
+from modeldyno.base.clock import monotonic
+from modeldyno.base.errors import OutOfTime, RequestError, RunFailed
+from modeldyno.base.identity import new_identity
+from modeldyno.base.job.knob import BATCH_SIZE
+from modeldyno.base.job.static_options import HERE, Mode
+from modeldyno.base.result.cost import check_price
+from modeldyno.base.result.result import FailureKind
 from modeldyno.comparison.advise_session import (
     BASELINE,
     FEWEST,
@@ -18,7 +24,7 @@ from modeldyno.comparison.advise_session import (
     AdviseOptions,
     AdviseSession,
 )
-from modeldyno.core.advice.advice import (
+from modeldyno.comparison.change.advice import (
     Advice,
     TriedSetting,
     best_finalist,
@@ -29,29 +35,23 @@ from modeldyno.core.advice.advice import (
     which_helped,
     worth_rounds,
 )
-from modeldyno.core.advice.bottleneck import bottleneck
-from modeldyno.core.advice.finding import Case
-from modeldyno.core.advice.rules import findings
-from modeldyno.core.comparison.build import with_second_pass
-from modeldyno.core.result.cost import check_price
-from modeldyno.core.result.result import FailureKind
-from modeldyno.core.spec.knob import BATCH_SIZE
-from modeldyno.core.spec.static_options import HERE, Mode
-from modeldyno.core.study.search_space import parse_axis
-from modeldyno.environment import machine
-from modeldyno.errors import OutOfTime, RequestError, RunFailed
-from modeldyno.identity import new_identity
-from modeldyno.interfaces.backend import HOST_AXES, HasSpace
-from modeldyno.views.advice.findings import command_for_job
+from modeldyno.comparison.change.build import with_second_pass
+from modeldyno.engine.environment import machine
+from modeldyno.engine.interfaces.backend import HOST_AXES, HasSpace
+from modeldyno.profiling.findings.bottleneck import bottleneck
+from modeldyno.profiling.findings.finding import Case
+from modeldyno.profiling.findings.rules import findings
+from modeldyno.profiling.views.findings import command_for_job
+from modeldyno.sweeps.study.search_space import parse_axis
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from modeldyno.core.advice.advice import CandidateSettings
-    from modeldyno.core.result.result import Result
-    from modeldyno.core.spec.job import Job
-    from modeldyno.core.study.search_space import Axis
-    from modeldyno.runtime.session import RunSession
+    from modeldyno.base.job.job import Job
+    from modeldyno.base.result.result import Result
+    from modeldyno.comparison.change.advice import CandidateSettings
+    from modeldyno.engine.runtime.session import RunSession
+    from modeldyno.sweeps.study.search_space import Axis
 
 __all__ = ["MAX_TIME", "TOLERANCE", "AdviseOptions", "advise"]
 

@@ -8,24 +8,24 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from modeldyno.clock import monotonic
+from modeldyno.base.clock import monotonic
+from modeldyno.base.errors import ModelDynoError, OutOfTime
+from modeldyno.base.job.job import Job
+from modeldyno.base.metrics.metric import Query
+from modeldyno.base.result.cost import Price, with_cost
+from modeldyno.base.stats.schedule import RoundSchedule
+from modeldyno.comparison.change.advice import CandidateSettings, TriedSetting, with_outputs
+from modeldyno.comparison.change.build import CompareOptions, compare_results
+from modeldyno.comparison.change.change_test import judge_changes
 from modeldyno.comparison.run import evaluate_once, run_rounds
-from modeldyno.core.advice.advice import CandidateSettings, TriedSetting, with_outputs
-from modeldyno.core.comparison.build import CompareOptions, compare_results
-from modeldyno.core.comparison.change_test import judge_changes
-from modeldyno.core.comparison.schedule import RoundSchedule
-from modeldyno.core.metrics.metric import Query
-from modeldyno.core.result.cost import Price, with_cost
-from modeldyno.core.spec.job import Job
-from modeldyno.data import outputs
-from modeldyno.errors import ModelDynoError, OutOfTime
-from modeldyno.runtime.session import RunSession
+from modeldyno.engine.data import outputs
+from modeldyno.engine.runtime.session import RunSession
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from modeldyno.core.comparison.comparison import CandidateComparison
-    from modeldyno.core.result.result import Result
+    from modeldyno.base.result.result import Result
+    from modeldyno.comparison.change.comparison import CandidateComparison
 
 TOLERANCE = 0.01
 """Largest difference of outputs, relative to their largest element, at which settings are still combined."""

@@ -8,17 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from modeldyno import plugins
-from modeldyno.core.spec.model_ref import ModelRef, names_of_file
-from modeldyno.documents.catalog import BRANCH
-from modeldyno.documents.lookup import find
-from modeldyno.errors import RequestError, RunFailed
+from modeldyno.base import plugins
+from modeldyno.base.errors import RequestError, RunFailed
+from modeldyno.base.job.model_ref import ModelRef, names_of_file
 from modeldyno.profiling.resolve_model import refers_to_model
+from modeldyno.stores.catalog import BRANCH
+from modeldyno.stores.lookup import find
 
 if TYPE_CHECKING:
-    from modeldyno.core.result.result import Result
-    from modeldyno.core.spec.job import Job
-    from modeldyno.runtime.session import RunSession
+    from modeldyno.base.job.job import Job
+    from modeldyno.base.result.result import Result
+    from modeldyno.engine.runtime.session import RunSession
 
 
 _SEARCH_LIMIT, _LISTED_NAMES = 500, 6

@@ -9,31 +9,31 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from modeldyno import plugins
-from modeldyno.clock import monotonic
-from modeldyno.core.comparison.change_test import process_numbers
-from modeldyno.core.comparison.default_metrics import SMALLEST, headline_queries, is_count
-from modeldyno.core.comparison.gate_calibration import POWER, Calibration, calibrate
-from modeldyno.core.comparison.gate_rule import GateRule
-from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.metrics.measurement_plan import Plan
-from modeldyno.core.report.blocks import Notice, Severity, note
-from modeldyno.core.result.result import Progressed, Result, merge
-from modeldyno.core.stats.statistics import share_interval
-from modeldyno.document import Document
-from modeldyno.errors import ModelDynoError, OutOfTime, RequestError, RunFailed
-from modeldyno.option_spelling import spell_for_command_line
-from modeldyno.runtime.session import ignore_event
-from modeldyno.views.text import count
+from modeldyno.base import plugins
+from modeldyno.base.clock import monotonic
+from modeldyno.base.document import Document
+from modeldyno.base.errors import ModelDynoError, OutOfTime, RequestError, RunFailed
+from modeldyno.base.metrics.doubt import Doubt
+from modeldyno.base.metrics.measurement_plan import Plan
+from modeldyno.base.option_spelling import spell_for_command_line
+from modeldyno.base.report.blocks import Notice, Severity, note
+from modeldyno.base.result.result import Progressed, Result, merge
+from modeldyno.base.stats.statistics import share_interval
+from modeldyno.base.views.text import count
+from modeldyno.comparison.change.change_test import process_numbers
+from modeldyno.comparison.change.default_metrics import SMALLEST, headline_queries, is_count
+from modeldyno.comparison.change.gate_calibration import POWER, Calibration, calibrate
+from modeldyno.comparison.change.gate_rule import GateRule
+from modeldyno.engine.runtime.session import ignore_event
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from modeldyno.core.metrics.metric import Query
-    from modeldyno.core.report.blocks import Block
-    from modeldyno.core.spec.job import Job
-    from modeldyno.interfaces.store import Store
-    from modeldyno.runtime.session import RunSession
+    from modeldyno.base.job.job import Job
+    from modeldyno.base.metrics.metric import Query
+    from modeldyno.base.report.blocks import Block
+    from modeldyno.engine.runtime.session import RunSession
+    from modeldyno.stores.interface import Store
 
 TAG = "doctor"
 """Tag of the runs of a model against itself, from which a machine is judged."""

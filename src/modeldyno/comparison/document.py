@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from modeldyno import codec
-from modeldyno.codec import comparison as codec_comparison
+from modeldyno.base import codec
+from modeldyno.base.document_kind import DocumentKind, plain_kind
+from modeldyno.comparison import codec as codec_comparison
+from modeldyno.comparison.change.advice import Advice
+from modeldyno.comparison.change.comparison import Comparison
+from modeldyno.comparison.change.gate_report import GateReport
+from modeldyno.comparison.change.trend import Trend
 from modeldyno.comparison.recompute import check_comparison
-from modeldyno.core.advice.advice import Advice
-from modeldyno.core.comparison.comparison import Comparison
-from modeldyno.core.comparison.gate_report import GateReport
-from modeldyno.core.comparison.trend import Trend
-from modeldyno.interfaces.document import DocumentKind, plain_kind
-from modeldyno.views.advice import blocks as advice_blocks
-from modeldyno.views.comparison import blocks, gate, page, trend
+from modeldyno.comparison.views import advice as advice_blocks
+from modeldyno.comparison.views import blocks, gate, page, trend
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from modeldyno.core.recompute.checks import FigureCheck
-    from modeldyno.interfaces.document import FindResult
+    from modeldyno.base.document_kind import FindResult
+    from modeldyno.base.report.figure_checks import FigureCheck
 
 
 def _checks(

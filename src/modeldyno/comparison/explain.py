@@ -13,8 +13,18 @@ from math import inf, isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from modeldyno import plugins
-from modeldyno.clock import monotonic
+from modeldyno.base import plugins
+from modeldyno.base.clock import monotonic
+from modeldyno.base.errors import OutOfTime, RequestError
+from modeldyno.base.job.input_spec import InputSpec
+from modeldyno.base.job.knob import BATCH_SIZE
+from modeldyno.base.job.probe_options import Observation
+from modeldyno.base.job.static_options import Mode
+from modeldyno.base.metrics.doubt import Doubt
+from modeldyno.base.result.result import merge
+from modeldyno.base.stats.schedule import VERDICT_ROUNDS, RoundSchedule
+from modeldyno.comparison.change.build import CompareOptions, with_second_pass
+from modeldyno.comparison.change.comparison import CandidateComparison, ChangeVerdict, Comparison
 from modeldyno.comparison.run import (
     any_failed,
     build_comparison,
@@ -24,26 +34,16 @@ from modeldyno.comparison.run import (
     side_label,
     without_evaluation,
 )
-from modeldyno.core.comparison.build import CompareOptions, with_second_pass
-from modeldyno.core.comparison.comparison import CandidateComparison, ChangeVerdict, Comparison
-from modeldyno.core.comparison.schedule import VERDICT_ROUNDS, RoundSchedule
-from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.result.result import merge
-from modeldyno.core.spec.input_spec import InputSpec
-from modeldyno.core.spec.knob import BATCH_SIZE
-from modeldyno.core.spec.probe_options import Observation
-from modeldyno.core.spec.static_options import Mode
-from modeldyno.data import outputs
-from modeldyno.errors import OutOfTime, RequestError
-from modeldyno.runtime.session import ignore_event
+from modeldyno.engine.data import outputs
+from modeldyno.engine.runtime.session import ignore_event
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from modeldyno.core.result.result import Result
-    from modeldyno.core.spec.job import Job
-    from modeldyno.interfaces.loader import Feed
-    from modeldyno.runtime.session import RunSession
+    from modeldyno.base.job.job import Job
+    from modeldyno.base.result.result import Result
+    from modeldyno.engine.runtime.session import RunSession
+    from modeldyno.models.interface import Feed
 
 _WATCH_PROBES = (("static", "layers", "ops", "memory"), ("static", "layers", "ops"), ("static",), ())
 """Probes that show where time and memory go; the first entry that the backends support is used."""

@@ -8,21 +8,26 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING
 
-from modeldyno.clock import monotonic
-from modeldyno.comparison.history import scatter_of
-from modeldyno.comparison.operands import rerun_job
-from modeldyno.comparison.run import side_label, without_evaluation
-from modeldyno.core.comparison.build import (
+from modeldyno.base.clock import monotonic
+from modeldyno.base.errors import ModelDynoError, OutOfTime, RequestError
+from modeldyno.base.job.job import Job
+from modeldyno.base.metrics.constraints import Verdict
+from modeldyno.base.metrics.measurement_plan import Plan
+from modeldyno.base.metrics.metric import Query
+from modeldyno.base.result.result import Result, merge
+from modeldyno.base.stats.schedule import RoundSchedule
+from modeldyno.base.views.text import count
+from modeldyno.comparison.change.build import (
     CompareOptions,
     compare_results,
     other_shapes,
     selected_queries,
     with_second_pass,
 )
-from modeldyno.core.comparison.change_test import FEWEST, judge_changes
-from modeldyno.core.comparison.default_metrics import headline_queries
-from modeldyno.core.comparison.gate_report import GateReport
-from modeldyno.core.comparison.gate_rule import (
+from modeldyno.comparison.change.change_test import FEWEST, judge_changes
+from modeldyno.comparison.change.default_metrics import headline_queries
+from modeldyno.comparison.change.gate_report import GateReport
+from modeldyno.comparison.change.gate_rule import (
     NOTHING_COMPARED,
     GateDecision,
     GateRule,
@@ -31,24 +36,19 @@ from modeldyno.core.comparison.gate_rule import (
     decide_gate,
     decide_gate_on_stored,
 )
-from modeldyno.core.comparison.other_times import OtherTimes
-from modeldyno.core.comparison.schedule import RoundSchedule
-from modeldyno.core.comparison.way_of_measuring import measured_alike
-from modeldyno.core.metrics.constraints import Verdict
-from modeldyno.core.metrics.measurement_plan import Plan
-from modeldyno.core.metrics.metric import Query
-from modeldyno.core.result.result import Result, merge
-from modeldyno.core.spec.job import Job
-from modeldyno.errors import ModelDynoError, OutOfTime, RequestError
+from modeldyno.comparison.change.other_times import OtherTimes
+from modeldyno.comparison.change.way_of_measuring import measured_alike
+from modeldyno.comparison.history import scatter_of
+from modeldyno.comparison.operands import rerun_job
+from modeldyno.comparison.run import side_label, without_evaluation
+from modeldyno.engine.runtime.events import INTERRUPTED
+from modeldyno.engine.runtime.session import RunSession
 from modeldyno.profiling.run import judge_result
-from modeldyno.runtime.events import INTERRUPTED
-from modeldyno.runtime.session import RunSession
-from modeldyno.views.text import count
 
 if TYPE_CHECKING:
-    from modeldyno.core.comparison.comparison import Change
-    from modeldyno.core.metrics.constraints import Constraint
-    from modeldyno.core.metrics.doubt import Doubt
+    from modeldyno.base.metrics.constraints import Constraint
+    from modeldyno.base.metrics.doubt import Doubt
+    from modeldyno.comparison.change.comparison import Change
 
 _SIDES = 2
 # --- what was measured -------------------------------------------------------------------------------

@@ -6,9 +6,13 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from modeldyno import plugins
-from modeldyno.core.comparison.comparison import SMALLEST_EFFECT
-from modeldyno.core.comparison.trend import (
+from modeldyno.base import plugins
+from modeldyno.base.errors import ModelDynoError, RequestError
+from modeldyno.base.job.model_ref import ModelRef, names_of_file
+from modeldyno.base.job.version_name import parse_registered
+from modeldyno.base.metrics.metric import Query
+from modeldyno.comparison.change.comparison import SMALLEST_EFFECT
+from modeldyno.comparison.change.trend import (
     FEWEST,
     LONGEST,
     Reading,
@@ -18,19 +22,15 @@ from modeldyno.core.comparison.trend import (
     scatter,
     trend,
 )
-from modeldyno.core.metrics.metric import Query
-from modeldyno.core.registry.names import parse_registered
-from modeldyno.core.spec.model_ref import ModelRef, names_of_file
-from modeldyno.errors import ModelDynoError, RequestError
-from modeldyno.interfaces.store import KeepsHeads
+from modeldyno.stores.interface import KeepsHeads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from modeldyno.core.comparison.trend import Scatter
-    from modeldyno.core.result.result import Result
-    from modeldyno.core.spec.knob import KnobValue
-    from modeldyno.interfaces.store import Entry, Store
+    from modeldyno.base.job.knob import KnobValue
+    from modeldyno.base.result.result import Result
+    from modeldyno.comparison.change.trend import Scatter
+    from modeldyno.stores.interface import Entry, Store
 
 
 class StoredReading(NamedTuple):

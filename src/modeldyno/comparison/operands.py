@@ -5,21 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from modeldyno.core.result.result import Result
-from modeldyno.core.study.ranking import winner
-from modeldyno.core.study.study import Study
-from modeldyno.document import StoredDocument
-from modeldyno.documents.catalog import stored_result
-from modeldyno.documents.lookup import find_any
-from modeldyno.errors import RequestError
-from modeldyno.kinds import kind_of
+from modeldyno.base.document import StoredDocument
+from modeldyno.base.errors import RequestError
+from modeldyno.base.kinds import kind_of
+from modeldyno.base.result.result import Result
 from modeldyno.profiling.request import Request
 from modeldyno.profiling.resolve_model import names_model
+from modeldyno.stores.catalog import stored_result
+from modeldyno.stores.lookup import find_any
+from modeldyno.sweeps.study.ranking import winner
+from modeldyno.sweeps.study.study import Study
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from modeldyno.core.spec.job import Job
+    from modeldyno.base.job.job import Job
 
 FEWEST = 2
 """Smallest number of sides of a comparison."""

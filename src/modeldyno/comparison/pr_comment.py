@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
-from modeldyno.environment.timed_answer import TimedHttp, TimedHttps, read_body
-from modeldyno.errors import RequestError, RunFailed
+from modeldyno.base.errors import RequestError, RunFailed
+from modeldyno.base.system.timed_answer import TimedHttp, TimedHttps, read_body
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -6,17 +6,17 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from modeldyno.core.comparison.build import CompareOptions, compare_results
-from modeldyno.core.comparison.comparison import ChangeVerdict
-from modeldyno.core.recompute.checks import FigureCheck, at, compare, kept, objects, to_plain
-from modeldyno.core.recompute.result import check_parts, check_result, within
+from modeldyno.base.report.figure_checks import FigureCheck, at, compare, kept, objects, to_plain
+from modeldyno.comparison.change.build import CompareOptions, compare_results
+from modeldyno.comparison.change.comparison import ChangeVerdict
+from modeldyno.profiling.recompute import check_parts, check_result, within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from modeldyno.core.comparison.comparison import Change, Comparison
-    from modeldyno.core.recompute.checks import Plain
-    from modeldyno.core.result.result import Result
+    from modeldyno.base.report.figure_checks import Plain
+    from modeldyno.base.result.result import Result
+    from modeldyno.comparison.change.comparison import Change, Comparison
 
     FindResult = Callable[[str], Result | None]
     """Gives the Result of an id; None if there is none."""

@@ -6,28 +6,28 @@ from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from modeldyno import plugins
-from modeldyno.clock import monotonic
-from modeldyno.core.comparison.build import compare_results, with_second_pass
-from modeldyno.core.comparison.change_test import LEVEL, stays_unknown
-from modeldyno.core.comparison.comparison import ChangeVerdict, Comparison
-from modeldyno.core.comparison.schedule import FIRST_CALL, OWN_INPUTS, name_refusing_side, share_inputs
-from modeldyno.core.metrics import doubt
-from modeldyno.core.result.result import merge
-from modeldyno.core.spec.probe_options import EVALUATION
-from modeldyno.errors import InputRefused, ModelDynoError, OutOfTime, RunFailed
-from modeldyno.identity import new_identity
-from modeldyno.runtime.events import INTERRUPTED
-from modeldyno.runtime.interleaved import is_over
+from modeldyno.base import plugins
+from modeldyno.base.clock import monotonic
+from modeldyno.base.errors import InputRefused, ModelDynoError, OutOfTime, RunFailed
+from modeldyno.base.identity import new_identity
+from modeldyno.base.job.probe_options import EVALUATION
+from modeldyno.base.metrics import doubt
+from modeldyno.base.result.result import merge
+from modeldyno.base.stats.schedule import FIRST_CALL, OWN_INPUTS, name_refusing_side, share_inputs
+from modeldyno.comparison.change.build import compare_results, with_second_pass
+from modeldyno.comparison.change.change_test import LEVEL, stays_unknown
+from modeldyno.comparison.change.comparison import ChangeVerdict, Comparison
+from modeldyno.engine.runtime.events import INTERRUPTED
+from modeldyno.engine.runtime.interleaved import is_over
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from modeldyno.core.comparison.build import CompareOptions
-    from modeldyno.core.comparison.schedule import RoundSchedule
-    from modeldyno.core.result.result import Result
-    from modeldyno.core.spec.job import Job
-    from modeldyno.runtime.session import RunSession
+    from modeldyno.base.job.job import Job
+    from modeldyno.base.result.result import Result
+    from modeldyno.base.stats.schedule import RoundSchedule
+    from modeldyno.comparison.change.build import CompareOptions
+    from modeldyno.engine.runtime.session import RunSession
 
 STORED = "stored"
 """Order of results that were measured separately."""

@@ -15,23 +15,29 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from modeldyno import plugins
-from modeldyno.api import registry
-from modeldyno.api.error_wording import as_reference
-from modeldyno.api.server_profiler import Diagnosis
-from modeldyno.core.load.foreign_load import ForeignLoad, foreign_result, reported_value
-from modeldyno.core.registry.names import VersionName, engine_name, framework_name, name_from_label, task_name
-from modeldyno.core.registry.records import AttachedDocument, Version
-from modeldyno.core.result.result import Result
-from modeldyno.core.spec.input_spec import BATCH, DTYPES, InputSpec
-from modeldyno.core.spec.load_spec import Load
-from modeldyno.document import MeasuredAt
-from modeldyno.errors import RequestError
-from modeldyno.identity import new_identity
+from modeldyno.base import plugins
+from modeldyno.base.document import MeasuredAt
+from modeldyno.base.errors import RequestError
+from modeldyno.base.identity import new_identity
+from modeldyno.base.job.input_spec import BATCH, DTYPES, InputSpec
+from modeldyno.base.job.load_spec import Load
+from modeldyno.base.job.version_name import (
+    VersionName,
+    engine_name,
+    framework_name,
+    name_from_label,
+    task_name,
+)
+from modeldyno.base.result.result import Result
+from modeldyno.compat.server_profiler import Diagnosis
+from modeldyno.profiling.api.error_wording import as_reference
+from modeldyno.registry import api as registry
+from modeldyno.registry.records.records import AttachedDocument, Version
 from modeldyno.registry.register import read_registration
+from modeldyno.serving.load.foreign_load import ForeignLoad, foreign_result, reported_value
 
 if TYPE_CHECKING:
-    from modeldyno.core.metrics.measurement import Measurement
+    from modeldyno.base.metrics.measurement import Measurement
 
 Framework = Enum("Framework", "TENSORFLOW PYTORCH SKLEARN XGBOOST LIGHTGBM", start=0)
 Engine = Enum("Engine", "NONE TFS TORCHSCRIPT ONNX TRT TVM CUSTOMIZED PYTORCH", start=0)

@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from modeldyno.core.spec.dimension_expression import names_in
-from modeldyno.core.spec.input_spec import BATCH, InputSpec, is_sequence, resolve_dimension
-from modeldyno.data.assumed_sizes import assume_sizes
-from modeldyno.data.batches import build_payloads, given_sizes, resolve_inputs
-from modeldyno.errors import RequestError
-from modeldyno.interfaces.loader import Feed, Model
+from modeldyno.base.errors import RequestError
+from modeldyno.base.job.dimension_expression import names_in
+from modeldyno.base.job.input_spec import BATCH, InputSpec, is_sequence, resolve_dimension
+from modeldyno.engine.data.assumed_sizes import assume_sizes
+from modeldyno.engine.data.batches import build_payloads, given_sizes, resolve_inputs
+from modeldyno.models.interface import Feed, Model
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

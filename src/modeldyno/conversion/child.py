@@ -6,12 +6,12 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from modeldyno.codec import conversion as codec_conversion
+from modeldyno.base.result.result import FailureKind
+from modeldyno.conversion import codec as codec_conversion
+from modeldyno.conversion.agreement.conversion import ConversionFailureKind
 from modeldyno.conversion.failures import failure
 from modeldyno.conversion.recipe import ConversionOrder, OrderAnswer
-from modeldyno.core.agreement.conversion import ConversionFailureKind
-from modeldyno.core.result.result import FailureKind
-from modeldyno.runtime.supervised_child import ChildLimits, SupervisedChild
+from modeldyno.engine.runtime.supervised_child import ChildLimits, SupervisedChild
 
 _MODULE = "modeldyno.conversion.worker"
 _STAGE = b'{"stage"'

@@ -5,17 +5,17 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.codec import plain
-from modeldyno.core.agreement.conversion import Conversion
-from modeldyno.core.recompute.checks import kept
-from modeldyno.interfaces.document import DocumentKind
-from modeldyno.views.conversion import blocks
+from modeldyno.base.codec import plain
+from modeldyno.base.document_kind import DocumentKind
+from modeldyno.base.report.figure_checks import kept
+from modeldyno.conversion.agreement.conversion import Conversion
+from modeldyno.conversion.views import blocks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from modeldyno.core.recompute.checks import FigureCheck
-    from modeldyno.interfaces.document import FindResult
+    from modeldyno.base.document_kind import FindResult
+    from modeldyno.base.report.figure_checks import FigureCheck
 
 
 def _checks(

@@ -7,14 +7,14 @@ import traceback
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from modeldyno.core.agreement.conversion import ConversionFailure, ConversionFailureKind
-from modeldyno.core.trace.source_line import (
+from modeldyno.base.errors import CannotRunHere, MissingExtra, RequestError, is_out_of_memory
+from modeldyno.conversion.agreement.conversion import ConversionFailure, ConversionFailureKind
+from modeldyno.models.static.source_line import (
     PADDED_INSTEAD,
     describe_packed_layer,
     format_error_location,
     packed_layer,
 )
-from modeldyno.errors import CannotRunHere, MissingExtra, RequestError, is_out_of_memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,16 +13,23 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from modeldyno.conversion.agreement.inner_values import (
+    End,
+    GraphStep,
+    InnerValue,
+    Moment,
+    keep_value,
+    most_values,
+)
 from modeldyno.conversion.reference import opened
-from modeldyno.core.agreement.inner_values import End, GraphStep, InnerValue, Moment, keep_value, most_values
-from modeldyno.interfaces.loader import Feed, Form
+from modeldyno.models.interface import Feed, Form
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy import ndarray
 
-    from modeldyno.interfaces.loader import Model
+    from modeldyno.models.interface import Model
 
 Keep = Callable[["ndarray"], InnerValue]
 Record = Callable[[Sequence[str], Feed, Keep], dict[str, InnerValue]]

@@ -9,12 +9,9 @@ from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING
 
-from modeldyno.conversion.failures import failure_of
-from modeldyno.conversion.graph_values import inner_graph, source_moments, values_of
-from modeldyno.conversion.reference import fitted, read_call, widened
-from modeldyno.core.agreement.agreement import FirstDifference
-from modeldyno.core.agreement.first_difference import find_first
-from modeldyno.core.agreement.inner_values import (
+from modeldyno.conversion.agreement.agreement import FirstDifference
+from modeldyno.conversion.agreement.first_difference import find_first
+from modeldyno.conversion.agreement.inner_values import (
     MOST_VALUES,
     End,
     InnerValue,
@@ -24,16 +21,19 @@ from modeldyno.core.agreement.inner_values import (
     match_layers,
     most_values,
 )
-from modeldyno.interfaces.loader import SourceKind, source_kind
+from modeldyno.conversion.failures import failure_of
+from modeldyno.conversion.graph_values import inner_graph, source_moments, values_of
+from modeldyno.conversion.reference import fitted, read_call, widened
+from modeldyno.models.interface import SourceKind, source_kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from modeldyno.conversion.agreement.compare import CallTally
+    from modeldyno.conversion.agreement.rule import AgreementRule
     from modeldyno.conversion.reference import Reference, ReferenceCall
-    from modeldyno.core.agreement.compare import CallTally
-    from modeldyno.core.agreement.rule import AgreementRule
-    from modeldyno.interfaces.loader import Feed, Model
+    from modeldyno.models.interface import Feed, Model
 
 _FOLLOWED = frozenset({SourceKind.TORCH, SourceKind.KERAS})
 """Kinds of sources whose layers can be watched, if they run on torch."""

@@ -12,10 +12,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from modeldyno import plugins
-from modeldyno.clock import monotonic
+from modeldyno.base import plugins
+from modeldyno.base.clock import monotonic
+from modeldyno.base.errors import ModelDynoError, RequestError
+from modeldyno.base.job.input_spec import BATCH, InputSpec
+from modeldyno.base.job.model_ref import ModelIdentity, ModelRef
+from modeldyno.conversion.agreement.agreement import judge_task, with_task
+from modeldyno.conversion.agreement.compare import CallTally, compare_call, conclude
+from modeldyno.conversion.agreement.conversion import ConversionFailure, ConversionFailureKind, Converted
+from modeldyno.conversion.agreement.rule import AgreementRule, Sameness, Tolerance
 from modeldyno.conversion.check_inputs import SAMPLES_FILE, own_names, with_names_of
 from modeldyno.conversion.failures import failure, failure_of
+from modeldyno.conversion.interface import Converter
 from modeldyno.conversion.locate import farthest_call, locate
 from modeldyno.conversion.reference import (
     Reference,
@@ -29,24 +37,16 @@ from modeldyno.conversion.reference import (
     run_reference,
     write_arrays,
 )
-from modeldyno.core.agreement.agreement import judge_task, with_task
-from modeldyno.core.agreement.compare import CallTally, compare_call, conclude
-from modeldyno.core.agreement.conversion import ConversionFailure, ConversionFailureKind, Converted
-from modeldyno.core.agreement.rule import AgreementRule, Sameness, Tolerance
-from modeldyno.core.spec.input_spec import BATCH, InputSpec
-from modeldyno.core.spec.model_ref import ModelIdentity, ModelRef
-from modeldyno.data import labelled_samples
-from modeldyno.errors import ModelDynoError, RequestError
-from modeldyno.interfaces.converter import Converter
+from modeldyno.engine.data import labelled_samples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy import ndarray
 
-    from modeldyno.core.agreement.agreement import ModelAgreement, TaskMetric
-    from modeldyno.interfaces.converter import ConvertedFile
-    from modeldyno.interfaces.loader import Feed, Model
+    from modeldyno.conversion.agreement.agreement import ModelAgreement, TaskMetric
+    from modeldyno.conversion.interface import ConvertedFile
+    from modeldyno.models.interface import Feed, Model
 
 UNCHECKED = ".unchecked"
 """Suffix of a file whose outputs differ."""
@@ -387,7 +387,7 @@ def task_metrics(
     Raises:
         RequestError: a metric does not fit the outputs or the labels.
     """
-    from modeldyno.core.stats.evaluation import evaluate  # noqa: PLC0415 - numpy is slow to import
+    from modeldyno.base.stats.evaluation import evaluate  # noqa: PLC0415 - numpy is slow to import
 
     _, labels = labelled_samples.read_labels(source)
     for metric in metrics:

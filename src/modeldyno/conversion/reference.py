@@ -9,9 +9,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from modeldyno import codec, plugins
-from modeldyno.clock import monotonic
-from modeldyno.codec import conversion as codec_conversion
+from modeldyno.base import codec, plugins
+from modeldyno.base.clock import monotonic
+from modeldyno.base.errors import RequestError
+from modeldyno.base.job.input_spec import InputSpec
+from modeldyno.base.job.knob import configure
+from modeldyno.base.job.model_ref import ModelIdentity
+from modeldyno.conversion import codec as codec_conversion
+from modeldyno.conversion.agreement.compare import relative_floor, source_fault, uncompared, unstable
+from modeldyno.conversion.agreement.rule import BOUNDS, PRECISION
 from modeldyno.conversion.check_inputs import (
     SAMPLES_FILE,
     CheckCall,
@@ -21,15 +27,9 @@ from modeldyno.conversion.check_inputs import (
     measured_inputs,
     own_names,
 )
-from modeldyno.core.agreement.compare import relative_floor, source_fault, uncompared, unstable
-from modeldyno.core.agreement.rule import BOUNDS, PRECISION
-from modeldyno.core.spec.input_spec import InputSpec
-from modeldyno.core.spec.knob import configure
-from modeldyno.core.spec.model_ref import ModelIdentity
-from modeldyno.errors import RequestError
-from modeldyno.interfaces.converter import ConversionSource
-from modeldyno.interfaces.loader import Feed, Form, source_kind
-from modeldyno.interfaces.session import CanCall
+from modeldyno.conversion.interface import ConversionSource
+from modeldyno.engine.interfaces.session import CanCall
+from modeldyno.models.interface import Feed, Form, source_kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from numpy import ndarray
 
-    from modeldyno.interfaces.loader import Model
+    from modeldyno.models.interface import Model
 
 Run = Callable[[Feed], Feed]
 """Calls a model with inputs by name, and returns outputs by name."""

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from modeldyno.core.spec.input_spec import InputSpec
-    from modeldyno.core.spec.model_ref import ModelRef
+    from modeldyno.base.job.input_spec import InputSpec
+    from modeldyno.base.job.model_ref import ModelRef
 
 NAME = "reproduce.py"
 

@@ -6,18 +6,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from modeldyno import plugins
-from modeldyno.core.agreement.rule import Tolerance
-from modeldyno.core.spec.input_spec import InputSpec, parse_input
-from modeldyno.core.spec.probe_options import check_evaluations, evaluation_name
-from modeldyno.data import labelled_samples
-from modeldyno.errors import RequestError, UnknownName
-from modeldyno.identity import actor
+from modeldyno.base import plugins
+from modeldyno.base.errors import RequestError, UnknownName
+from modeldyno.base.identity import actor
+from modeldyno.base.job.input_spec import InputSpec, parse_input
+from modeldyno.base.job.probe_options import check_evaluations, evaluation_name
+from modeldyno.conversion.agreement.rule import Tolerance
+from modeldyno.engine.data import labelled_samples
 from modeldyno.profiling.resolve_model import resolve_model, resolve_reference
 
 if TYPE_CHECKING:
-    from modeldyno.core.spec.model_ref import ModelRef
-    from modeldyno.interfaces.converter import Converter
+    from modeldyno.base.job.model_ref import ModelRef
+    from modeldyno.conversion.interface import Converter
 
 ALL = "all"
 """Stands for every form that the source can become here."""

@@ -8,26 +8,26 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from modeldyno import plugins
+from modeldyno.base import plugins
+from modeldyno.base.errors import RequestError
+from modeldyno.base.identity import new_identity
+from modeldyno.base.system.temporary_folder import own_folder
+from modeldyno.conversion.agreement.conversion import Conversion, Converted
+from modeldyno.conversion.agreement.conversion import ConversionFailureKind as Kind
 from modeldyno.conversion.child import order_processes
 from modeldyno.conversion.failures import failure
 from modeldyno.conversion.recipe import UNCHECKED, ConversionOrder, OrderAnswer, carry_out
 from modeldyno.conversion.reference import stored_reference
 from modeldyno.conversion.reproduce import write_script
-from modeldyno.core.agreement.conversion import Conversion, Converted
-from modeldyno.core.agreement.conversion import ConversionFailureKind as Kind
-from modeldyno.environment import machine
-from modeldyno.environment.temporary_folder import own_folder
-from modeldyno.errors import RequestError
-from modeldyno.identity import new_identity
+from modeldyno.engine.environment import machine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
+    from modeldyno.base.job.input_spec import InputSpec
     from modeldyno.conversion.reference import Reference
     from modeldyno.conversion.request import ConversionRequest
-    from modeldyno.core.spec.input_spec import InputSpec
 
 _FRAMEWORKS = ("numpy", "torch", "onnx", "onnxscript", "onnxruntime", "openvino", "transformers", "keras",
                "tensorflow", "scikit-learn", "xgboost", "lightgbm", "skl2onnx", "onnxmltools", "tensorrt",

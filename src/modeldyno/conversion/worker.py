@@ -11,9 +11,9 @@ import json
 import os
 import sys
 
-from modeldyno.codec import conversion as codec_conversion
+from modeldyno.base.system.process_tree import end_with_parent
+from modeldyno.conversion import codec as codec_conversion
 from modeldyno.conversion.recipe import ConversionOrder, carry_out
-from modeldyno.environment.process_tree import end_with_parent
 
 
 def main(descriptor: int) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from modeldyno.errors import RequestError
+from modeldyno.base.errors import RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from modeldyno.core.registry.names import SOURCE, VersionName
-from modeldyno.core.registry.records import AttachedDocument, Version
+from modeldyno.base.errors import RequestError, UnknownName
+from modeldyno.base.job.version_name import SOURCE, VersionName
 from modeldyno.dashboard import registry_writes
 from modeldyno.dashboard.page import PageRequest
-from modeldyno.errors import RequestError, UnknownName
 from modeldyno.registry import changes
 from modeldyno.registry.attach import attach_document, detach_documents
 from modeldyno.registry.changes import QueuedTask
+from modeldyno.registry.records.records import AttachedDocument, Version
 from modeldyno.registry.register import registration_values
 
 if TYPE_CHECKING:
-    from modeldyno.document import StoredDocument
+    from modeldyno.base.document import StoredDocument
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

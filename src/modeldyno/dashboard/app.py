@@ -24,8 +24,9 @@ from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.routing import compile_path
 
-from modeldyno import codec, plugins
-from modeldyno.core.report.blocks import Table
+from modeldyno.base import codec, plugins
+from modeldyno.base.errors import ModelDynoError, RequestError, StoreError
+from modeldyno.base.report.blocks import Table
 from modeldyno.dashboard import (
     chart_pictures,
     device_pages,
@@ -56,15 +57,14 @@ from modeldyno.dashboard.regressions import RegressionSearch
 from modeldyno.dashboard.schema import schemas
 from modeldyno.dashboard.shared_pages import MOMENT, SharedPages
 from modeldyno.dashboard.store_access import ChangeWatch
-from modeldyno.errors import ModelDynoError, RequestError, StoreError
-from modeldyno.interfaces.reporter import Tabulates
+from modeldyno.reports.interface import Tabulates
 
 if TYPE_CHECKING:
     from starlette.datastructures import URL
 
     from modeldyno.dashboard.access import AccessTokens
     from modeldyno.dashboard.guard import BrowserSession
-    from modeldyno.interfaces.store import Store
+    from modeldyno.stores.interface import Store
 
 _LARGEST_FORM = 64_000
 """Bytes of a form."""

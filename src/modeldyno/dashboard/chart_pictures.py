@@ -6,9 +6,9 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from modeldyno.base.errors import RequestError
 from modeldyno.dashboard.page import PageBlocks, PageLink, PageLinks, address
-from modeldyno.documents.write import Page, charts_by_name, draw_chart
-from modeldyno.errors import RequestError
+from modeldyno.reports.write import Page, charts_by_name, draw_chart
 
 if TYPE_CHECKING:
     from modeldyno.dashboard.page import DashboardPage

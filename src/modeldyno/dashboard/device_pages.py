@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from modeldyno.core.registry.records import TaskState
-from modeldyno.core.report.blocks import Heading, Table, make_table
-from modeldyno.core.report.charts import AxisScale, Plot, Series
-from modeldyno.core.stats.units import BYTES, SECONDS, format_quantity
+from modeldyno.base.report.blocks import Heading, Table, make_table
+from modeldyno.base.report.charts import AxisScale, Plot, Series
+from modeldyno.base.stats.units import BYTES, SECONDS, format_quantity
+from modeldyno.base.views.text import format_rough_duration
 from modeldyno.dashboard.page import CHIPS, DashboardPage, PageBlocks, PageText, address
 from modeldyno.dashboard.trend_pages import machine_trends, trend_state
-from modeldyno.interfaces.reporter import TableLinks
-from modeldyno.views.text import format_rough_duration
+from modeldyno.registry.records.records import TaskState
+from modeldyno.reports.interface import TableLinks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from modeldyno.core.comparison.trend import Trend
-    from modeldyno.core.registry.records import HardwareTarget, Task, Worker
-    from modeldyno.core.report.blocks import Block
+    from modeldyno.base.report.blocks import Block
+    from modeldyno.comparison.change.trend import Trend
     from modeldyno.dashboard.page import PageRequest, Part
+    from modeldyno.registry.records.records import HardwareTarget, Task, Worker
 
 _LEASED = 100
 """Tasks that are being done, of which that of each worker is told."""

@@ -6,7 +6,7 @@ import html
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING
 
-from modeldyno.core.stats.units import format_quantity
+from modeldyno.base.stats.units import format_quantity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,12 +7,15 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from modeldyno import codec, plugins
-from modeldyno.core.metrics.metric import Query
-from modeldyno.core.report.blocks import Heading, Table, clean, make_table
-from modeldyno.core.result.result import Result
-from modeldyno.core.result.where_text import parse
-from modeldyno.core.stats.units import format_quantity
+from modeldyno.base import codec, plugins
+from modeldyno.base.errors import RequestError
+from modeldyno.base.kinds import kind_of
+from modeldyno.base.metrics.metric import Query
+from modeldyno.base.report.blocks import Heading, Table, clean, make_table
+from modeldyno.base.result.result import Result
+from modeldyno.base.result.where_text import parse
+from modeldyno.base.stats.units import format_quantity
+from modeldyno.base.views.text import about_number, shorten_ids
 from modeldyno.dashboard import live_pages, network_page, registry_writes
 from modeldyno.dashboard.chart_pictures import links_to_charts
 from modeldyno.dashboard.page import (
@@ -32,20 +35,17 @@ from modeldyno.dashboard.page import (
     search_form,
 )
 from modeldyno.dashboard.store_access import live_loads, result_or_none
-from modeldyno.errors import RequestError
-from modeldyno.interfaces.reporter import TableLinks
-from modeldyno.kinds import kind_of
-from modeldyno.views import ViewOptions, lists
-from modeldyno.views.side_by_side import side_by_side
-from modeldyno.views.text import about_number, shorten_ids
+from modeldyno.profiling.views import ViewOptions, lists
+from modeldyno.profiling.views.side_by_side import side_by_side
+from modeldyno.reports.interface import TableLinks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from modeldyno.core.result.where import Expression, KeptNumber
+    from modeldyno.base.document import StoredDocument
+    from modeldyno.base.result.where import Expression, KeptNumber
     from modeldyno.dashboard.page import PageRequest, Part
-    from modeldyno.document import StoredDocument
-    from modeldyno.interfaces.store import ConclusionEntry, Entry, Store
+    from modeldyno.stores.interface import ConclusionEntry, Entry, Store
 
 MOST = 5
 """Documents that stand beside each other."""

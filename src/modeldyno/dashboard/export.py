@@ -11,16 +11,16 @@ from html import escape, unescape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from modeldyno import codec
+from modeldyno.base import codec
+from modeldyno.base.errors import RequestError
+from modeldyno.base.identity import actor
 from modeldyno.dashboard.app import page_at
 from modeldyno.dashboard.html import render_page, static_files
-from modeldyno.errors import RequestError
-from modeldyno.identity import actor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from modeldyno.interfaces.store import Store
+    from modeldyno.stores.interface import Store
 
 _ADDRESS = re.compile(r'(?<=[ ])(?P<word>href|src)="(?P<address>/[^"]*)"')
 _LEFT_OUT = ("/static/", "/api/", "/compare")

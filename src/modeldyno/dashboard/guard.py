@@ -16,7 +16,7 @@ from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from modeldyno import codec
+from modeldyno.base import codec
 from modeldyno.dashboard.access import AccessRole
 
 if TYPE_CHECKING:

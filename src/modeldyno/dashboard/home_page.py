@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from modeldyno.core.metrics.constraints import Verdict
-from modeldyno.core.registry.records import FigureState, TaskState
-from modeldyno.core.report.blocks import Heading, Notice, Severity, make_table, note, shorten
+from modeldyno.base.metrics.constraints import Verdict
+from modeldyno.base.report.blocks import Heading, Notice, Severity, make_table, note, shorten
+from modeldyno.base.views.text import count
 from modeldyno.dashboard import document_pages, live_pages
 from modeldyno.dashboard.page import CHIPS, Attention, DashboardPage, PageBlocks, PageText, address
 from modeldyno.dashboard.store_access import live_loads
 from modeldyno.dashboard.trend_pages import find_regressions
-from modeldyno.interfaces.reporter import TableLinks
+from modeldyno.profiling.views import lists
 from modeldyno.registry.matrix import newest_speeds
-from modeldyno.views import lists
-from modeldyno.views.registry import lists as registry_lists
-from modeldyno.views.text import count
+from modeldyno.registry.records.records import FigureState, TaskState
+from modeldyno.registry.views import lists as registry_lists
+from modeldyno.reports.interface import TableLinks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from modeldyno.core.registry.records import HardwareTarget, Task, VariantFigure, Worker
     from modeldyno.dashboard.page import PageRequest, Part
-    from modeldyno.interfaces.store import ConclusionEntry, Entry, Store
+    from modeldyno.registry.records.records import HardwareTarget, Task, VariantFigure, Worker
+    from modeldyno.stores.interface import ConclusionEntry, Entry, Store
 
 _NEW = 8
 """Documents of a kind that are shown as new."""

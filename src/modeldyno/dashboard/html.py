@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from modeldyno import plugins
+from modeldyno.base import plugins
 from modeldyno.dashboard.diagram import TimeChart, write_chart, write_svg
 from modeldyno.dashboard.page import PageBlocks, PageDiagram, PageForm, PageLink
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from modeldyno.dashboard.diagram import Diagram
     from modeldyno.dashboard.page import DashboardPage
-    from modeldyno.interfaces.reporter import HtmlBody
+    from modeldyno.reports.interface import HtmlBody
 
 _FOLDER = Path(__file__).with_name("static")
 _OWN = ("dashboard.css", "dashboard.js")

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from modeldyno.core.report.blocks import Severity
+from modeldyno.base.report.blocks import Severity
+from modeldyno.base.views.text import count
 from modeldyno.dashboard.diagram import Arrow, Box, Diagram
 from modeldyno.dashboard.page import CHIPS, PageDiagram, address
-from modeldyno.interfaces.reporter import TableLinks
-from modeldyno.views.registry.lineage import build_lineage, lineage_table
-from modeldyno.views.text import count
+from modeldyno.registry.views.lineage import build_lineage, lineage_table
+from modeldyno.reports.interface import TableLinks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from modeldyno.core.registry.records import Version
-    from modeldyno.interfaces.registry import Registry
-    from modeldyno.views.registry.lineage import LineageRow
+    from modeldyno.registry.interface import Registry
+    from modeldyno.registry.records.records import Version
+    from modeldyno.registry.views.lineage import LineageRow
 
 _VERSIONS = 12
 """Newest versions that are drawn."""

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from modeldyno.core.report.blocks import Heading, Notice, Severity, clean, make_table, note
-from modeldyno.core.stats.units import RATE, SECONDS, format_quantity
+from modeldyno.base.report.blocks import Heading, Notice, Severity, clean, make_table, note
+from modeldyno.base.stats.units import RATE, SECONDS, format_quantity
+from modeldyno.base.views.text import count, format_known
 from modeldyno.dashboard.diagram import TimeChart, TimeLine, TimePanel
 from modeldyno.dashboard.page import DashboardPage, PageBlocks, PageDiagram, PageLink, address
-from modeldyno.interfaces.reporter import TableLinks
-from modeldyno.views.text import count, format_known
+from modeldyno.reports.interface import TableLinks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from modeldyno.core.load.load_seconds import LiveLoad
-    from modeldyno.core.result.trace_data import LiveSecond
+    from modeldyno.base.result.trace_data import LiveSecond
     from modeldyno.dashboard.page import Part
+    from modeldyno.serving.load.load_seconds import LiveLoad
 
 _CHIPS = {"provisional": Severity.UNDECIDED}
 _SHOWN = 10

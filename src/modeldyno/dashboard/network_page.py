@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from modeldyno.core.report.blocks import clean
-from modeldyno.core.stats.units import COUNT, SECONDS, format_quantity
+from modeldyno.base.errors import RequestError
+from modeldyno.base.report.blocks import clean
+from modeldyno.base.stats.units import COUNT, SECONDS, format_quantity
 from modeldyno.dashboard.diagram import Arrow, Box, Diagram
 from modeldyno.dashboard.page import DashboardPage, PageDiagram, PageLink, PageText, address
-from modeldyno.errors import RequestError
-from modeldyno.interfaces.reporter import TableLinks
-from modeldyno.views.result import network as network_view
+from modeldyno.profiling.views.result import network as network_view
+from modeldyno.reports.interface import TableLinks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from modeldyno.core.result.result import Result
+    from modeldyno.base.result.result import Result
     from modeldyno.dashboard.page import PageRequest
-    from modeldyno.views.result.network import Network, NetworkFrame, NetworkRow
+    from modeldyno.profiling.views.result.network import Network, NetworkFrame, NetworkRow
 
 _WIDTH = 380.0
 """Of the boxes of the outermost level."""

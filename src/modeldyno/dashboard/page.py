@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 from urllib.parse import quote, urlencode
 
-from modeldyno.core.report.blocks import Block, Severity
+from modeldyno.base.errors import RequestError
+from modeldyno.base.report.blocks import Block, Severity
 from modeldyno.dashboard.diagram import Diagram, TimeChart
-from modeldyno.errors import RequestError
-from modeldyno.interfaces.reporter import TableLinks
-from modeldyno.interfaces.store import Store
+from modeldyno.reports.interface import TableLinks
+from modeldyno.stores.interface import Store
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

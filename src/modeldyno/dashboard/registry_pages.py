@@ -6,9 +6,10 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from modeldyno.core.registry.names import SOURCE, VersionName
-from modeldyno.core.registry.records import OPEN, TaskKind, TaskState
-from modeldyno.core.report.blocks import Notice, Severity, make_table, note
+from modeldyno.base.errors import RequestError
+from modeldyno.base.job.version_name import SOURCE, VersionName
+from modeldyno.base.report.blocks import Notice, Severity, make_table, note
+from modeldyno.base.views.text import count, shorten_ids, shorten_name
 from modeldyno.dashboard import network_page, registry_writes
 from modeldyno.dashboard.lineage_part import find_lineage, lineage_part
 from modeldyno.dashboard.page import (
@@ -30,30 +31,29 @@ from modeldyno.dashboard.page import (
     older_links,
     search_form,
 )
-from modeldyno.errors import RequestError
-from modeldyno.interfaces.reporter import TableLinks
-from modeldyno.loadtest.replicas import CostOptions
+from modeldyno.profiling.views import lists as document_lists
+from modeldyno.profiling.views.result import network as network_view
 from modeldyno.registry import answer as answering
 from modeldyno.registry import changes
 from modeldyno.registry.matrix import newest_speeds, version_speeds
 from modeldyno.registry.overview import version_overview
 from modeldyno.registry.policies import all_policies
-from modeldyno.views import lists as document_lists
-from modeldyno.views.registry import answer as answer_view
-from modeldyno.views.registry import lists
-from modeldyno.views.registry import version as version_view
-from modeldyno.views.result import network as network_view
-from modeldyno.views.text import count, shorten_ids, shorten_name
+from modeldyno.registry.records.records import OPEN, TaskKind, TaskState
+from modeldyno.registry.views import answer as answer_view
+from modeldyno.registry.views import lists
+from modeldyno.registry.views import version as version_view
+from modeldyno.reports.interface import TableLinks
+from modeldyno.serving.loadtest.replicas import CostOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from modeldyno.core.registry.overview import SpeedRow, VersionOverview
-    from modeldyno.core.registry.records import RegistryEvent, Task, Version, Worker
-    from modeldyno.core.report.blocks import Block
+    from modeldyno.base.report.blocks import Block
     from modeldyno.dashboard.page import PageRequest, Part
-    from modeldyno.interfaces.registry import ModelEntry, Registry
-    from modeldyno.interfaces.store import Store
+    from modeldyno.registry.interface import ModelEntry, Registry
+    from modeldyno.registry.records.overview import SpeedRow, VersionOverview
+    from modeldyno.registry.records.records import RegistryEvent, Task, Version, Worker
+    from modeldyno.stores.interface import Store
 
 _MODELS = PageLink(text="Models", address="/models")
 _TASKS = 50

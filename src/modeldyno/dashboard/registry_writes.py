@@ -12,25 +12,25 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from modeldyno import plugins
-from modeldyno.core.registry.names import SOURCE, VersionName
-from modeldyno.core.registry.records import Measure
-from modeldyno.core.spec.model_ref import LIVE
-from modeldyno.core.trace.regions import SCRIPT
+from modeldyno.base import plugins
+from modeldyno.base.errors import RequestError
+from modeldyno.base.job.model_ref import LIVE
+from modeldyno.base.job.version_name import SOURCE, VersionName
 from modeldyno.dashboard.page import FormField, PageForm, PageText, address, as_number
-from modeldyno.errors import RequestError
-from modeldyno.interfaces.loader import Executes
+from modeldyno.engine.runtime.supervised_child import ChildLimits
+from modeldyno.engine.trace.regions import SCRIPT
+from modeldyno.models.interface import Executes
 from modeldyno.registry import changes
+from modeldyno.registry.records.records import Measure
 from modeldyno.registry.register import Registration, register
-from modeldyno.runtime.supervised_child import ChildLimits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from modeldyno.core.registry.records import Variant, Version
-    from modeldyno.core.result.result import Result
+    from modeldyno.base.result.result import Result
     from modeldyno.dashboard.page import PageRequest, Part
-    from modeldyno.interfaces.registry import Registry
+    from modeldyno.registry.interface import Registry
+    from modeldyno.registry.records.records import Variant, Version
     from modeldyno.registry.register import Registered
 
 SENT = {".onnx": "onnx", ".tflite": "tflite"}

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from threading import Condition, Thread
 
-from modeldyno.clock import monotonic
-from modeldyno.core.comparison.trend import FEWEST_FOR_A_STEP
+from modeldyno.base.clock import monotonic
+from modeldyno.base.errors import ModelDynoError
+from modeldyno.comparison.change.trend import FEWEST_FOR_A_STEP
 from modeldyno.dashboard.page import Attention
 from modeldyno.dashboard.trend_pages import (
     MODELS,
@@ -19,8 +20,7 @@ from modeldyno.dashboard.trend_pages import (
     regression_of_model,
     regressions_of_machines,
 )
-from modeldyno.errors import ModelDynoError
-from modeldyno.interfaces.store import Store, StoredName
+from modeldyno.stores.interface import Store, StoredName
 
 _FIRST = 0.05
 """Seconds that the first page waits: a small store has been read by then."""

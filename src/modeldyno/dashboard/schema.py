@@ -9,18 +9,18 @@ from typing import Any
 
 import msgspec
 
-from modeldyno.core.load.load_seconds import LiveLoad
-from modeldyno.core.registry.answer import RegistryAnswer
-from modeldyno.core.registry.overview import SpeedRow, VersionOverview
-from modeldyno.core.registry.policy import Policy
-from modeldyno.core.registry.records import AliasMove, HardwareTarget, RegistryEvent, Task, Version, Worker
-from modeldyno.core.registry.webhooks import Webhook
-from modeldyno.core.result.result import Result
+from modeldyno.base.result.result import Result
 from modeldyno.dashboard.api_writes import API_WRITES
-from modeldyno.interfaces.registry import ModelEntry
-from modeldyno.interfaces.store import ConclusionEntry, Entry, StudyEntry
-from modeldyno.views.registry.lineage import LineageRow
-from modeldyno.views.result.network import Network
+from modeldyno.profiling.views.result.network import Network
+from modeldyno.registry.interface import ModelEntry
+from modeldyno.registry.records.answer import RegistryAnswer
+from modeldyno.registry.records.overview import SpeedRow, VersionOverview
+from modeldyno.registry.records.policy import Policy
+from modeldyno.registry.records.records import AliasMove, HardwareTarget, RegistryEvent, Task, Version, Worker
+from modeldyno.registry.records.webhooks import Webhook
+from modeldyno.registry.views.lineage import LineageRow
+from modeldyno.serving.load.load_seconds import LiveLoad
+from modeldyno.stores.interface import ConclusionEntry, Entry, StudyEntry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

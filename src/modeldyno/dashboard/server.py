@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from modeldyno import plugins
+from modeldyno.base import plugins
+from modeldyno.base.errors import RequestError
 from modeldyno.dashboard.access import read_or_make_tokens
-from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from modeldyno.clock import monotonic
+from modeldyno.base.clock import monotonic
 
 _Page = TypeVar("_Page")
 

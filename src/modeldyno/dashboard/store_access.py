@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from modeldyno.clock import monotonic
-from modeldyno.errors import ModelDynoError, StoreError
-from modeldyno.interfaces.store import KeepsLiveLoads, Store
+from modeldyno.base.clock import monotonic
+from modeldyno.base.errors import ModelDynoError, StoreError
+from modeldyno.stores.interface import KeepsLiveLoads, Store
 
 if TYPE_CHECKING:
-    from modeldyno.core.load.load_seconds import LiveLoad
-    from modeldyno.core.result.result import Result
+    from modeldyno.base.result.result import Result
+    from modeldyno.serving.load.load_seconds import LiveLoad
 
 _REST = 0.4
 """Seconds for which a mark is taken for the present one, however many readers ask."""

@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from modeldyno import codec
+from modeldyno.base import codec
+from modeldyno.base.errors import ModelDynoError, RequestError, StoreError, UnreadableDocument
+from modeldyno.base.metrics.metric import Query
+from modeldyno.base.report.blocks import make_table
+from modeldyno.base.stats.units import format_quantity
+from modeldyno.comparison.change.trend import FEWEST_FOR_A_STEP, Trend
 from modeldyno.comparison.history import StoredReading, read_stored, trend_of_entries
-from modeldyno.core.comparison.trend import FEWEST_FOR_A_STEP, Trend
-from modeldyno.core.metrics.metric import Query
-from modeldyno.core.report.blocks import make_table
-from modeldyno.core.stats.units import format_quantity
+from modeldyno.comparison.views import trend as trend_view
 from modeldyno.dashboard.page import (
     CHIPS,
     Attention,
@@ -24,17 +26,15 @@ from modeldyno.dashboard.page import (
     address,
     search_form,
 )
-from modeldyno.errors import ModelDynoError, RequestError, StoreError, UnreadableDocument
-from modeldyno.interfaces.reporter import TableLinks
-from modeldyno.interfaces.store import Entry, Store
 from modeldyno.registry.canary import reading_tag
-from modeldyno.views.comparison import trend as trend_view
+from modeldyno.reports.interface import TableLinks
+from modeldyno.stores.interface import Entry, Store
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from modeldyno.core.registry.records import HardwareTarget
     from modeldyno.dashboard.page import PageRequest, Part
+    from modeldyno.registry.records.records import HardwareTarget
 
 _LOOKED = 300
 """Newest results whose models are listed."""

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from modeldyno import codec, views
-from modeldyno.core.recompute.result import check_result
-from modeldyno.core.result.result import Result
-from modeldyno.interfaces.document import DocumentKind
+from modeldyno.base import codec
+from modeldyno.base.document_kind import DocumentKind
+from modeldyno.base.result.result import Result
+from modeldyno.profiling import views
+from modeldyno.profiling.recompute import check_result
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from modeldyno.core.recompute.checks import FigureCheck
-    from modeldyno.interfaces.document import FindResult
+    from modeldyno.base.document_kind import FindResult
+    from modeldyno.base.report.figure_checks import FigureCheck
 
 
 def _checks(written: Mapping[str, Any], result: Result, find_result: FindResult) -> Iterable[FigureCheck]:

@@ -12,12 +12,12 @@ from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from modeldyno import plugins
-from modeldyno.core.spec.model_ref import ModelRef
-from modeldyno.documents.yaml_file import read_foreign_yaml
-from modeldyno.environment.mlflow_client import REQUIRES, mlflow_client, mlflow_words
-from modeldyno.environment.peaks import cache_directory
-from modeldyno.errors import RequestError
+from modeldyno.base import plugins
+from modeldyno.base.errors import RequestError
+from modeldyno.base.job.model_ref import ModelRef
+from modeldyno.base.yaml_file import read_foreign_yaml
+from modeldyno.engine.environment.mlflow_client import REQUIRES, mlflow_client, mlflow_words
+from modeldyno.engine.environment.peaks import cache_directory
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -16,8 +16,8 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from modeldyno.environment.peaks import cache_directory
-from modeldyno.errors import MissingExtra, RequestError, StoreUnavailable
+from modeldyno.base.errors import MissingExtra, RequestError, StoreUnavailable
+from modeldyno.engine.environment.peaks import cache_directory
 
 _LIBRARIES = {
     "s3": "modeldyno[s3]", "gs": "gcsfs", "gcs": "gcsfs", "az": "adlfs", "abfs": "adlfs", "memory": "fsspec",

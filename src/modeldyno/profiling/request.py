@@ -7,23 +7,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from modeldyno import options, plugins
-from modeldyno.core.load.multi_model import (
-    CoHostedModelSpec,
-    bounds_of_each_model,
-    check_names,
-    default_model_name,
-)
-from modeldyno.core.metrics.constraints import Constraint, latency_within
-from modeldyno.core.metrics.measurement_plan import Plan
-from modeldyno.core.metrics.metric import canonical_statistic, fraction_of
-from modeldyno.core.result.cost import Price, check_price
-from modeldyno.core.spec.devices import find_device
-from modeldyno.core.spec.input_spec import BATCH, InputSpec, parse_input
-from modeldyno.core.spec.job import Job, default_probes
-from modeldyno.core.spec.knob import BATCH_SIZE, KnobValue, configure
-from modeldyno.core.spec.load_spec import Load
-from modeldyno.core.spec.probe_options import (
+from modeldyno.base import options, plugins
+from modeldyno.base.errors import RequestError, UnknownName
+from modeldyno.base.job.devices import find_device
+from modeldyno.base.job.input_spec import BATCH, InputSpec, parse_input
+from modeldyno.base.job.job import Job, default_probes
+from modeldyno.base.job.knob import BATCH_SIZE, KnobValue, configure
+from modeldyno.base.job.load_spec import Load
+from modeldyno.base.job.probe_options import (
     EVALUATION,
     RECORD_FORMATS,
     Observation,
@@ -31,19 +22,28 @@ from modeldyno.core.spec.probe_options import (
     evaluation_name,
     is_evaluation,
 )
-from modeldyno.core.spec.static_options import HERE, Inspection, Mode, parse_vary
-from modeldyno.core.stats.units import BYTES, check_time_limit, parse_quantity
-from modeldyno.core.trace.carbon import Emission
-from modeldyno.data.labelled_samples import read_labels
-from modeldyno.errors import RequestError, UnknownName
-from modeldyno.interfaces.backend import ServesSeveral
-from modeldyno.interfaces.loader import Executes
+from modeldyno.base.job.static_options import HERE, Inspection, Mode, parse_vary
+from modeldyno.base.metrics.constraints import Constraint, latency_within
+from modeldyno.base.metrics.measurement_plan import Plan
+from modeldyno.base.metrics.metric import canonical_statistic, fraction_of
+from modeldyno.base.result.cost import Price, check_price
+from modeldyno.base.result.multi_model import (
+    CoHostedModelSpec,
+    bounds_of_each_model,
+    check_names,
+    default_model_name,
+)
+from modeldyno.base.stats.units import BYTES, check_time_limit, parse_quantity
+from modeldyno.engine.data.labelled_samples import read_labels
+from modeldyno.engine.interfaces.backend import ServesSeveral
+from modeldyno.engine.trace.carbon import Emission
+from modeldyno.models.interface import Executes
 from modeldyno.profiling.resolve_model import resolve_model, resolve_reference
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from modeldyno.core.spec.knob import Knob
+    from modeldyno.base.job.knob import Knob
 
 LAYERS, STATIC, OPERATORS, GENERATE, OUTPUTS, STAGES = (
     "layers", "static", "ops", "generate", "outputs", "stages",

@@ -11,17 +11,17 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 
-from modeldyno import plugins
-from modeldyno.core.spec.input_spec import InputSpec
-from modeldyno.core.spec.model_ref import ModelRef
-from modeldyno.core.stats.sanitize import clean, is_writable_text
-from modeldyno.environment.containers import find_container
-from modeldyno.environment.running_servers import running_inputs, running_url
-from modeldyno.errors import RequestError, UnknownName
+from modeldyno.base import plugins
+from modeldyno.base.errors import RequestError, UnknownName
+from modeldyno.base.job.input_spec import InputSpec
+from modeldyno.base.job.model_ref import ModelRef
+from modeldyno.base.stats.sanitize import clean, is_writable_text
+from modeldyno.engine.environment.containers import find_container
+from modeldyno.engine.environment.running_servers import running_inputs, running_url
 from modeldyno.profiling import mlflow_version
-from modeldyno.profiling.registered_version import find_registered
 from modeldyno.profiling.remote_files import fetch_remote, is_remote
 from modeldyno.profiling.unrecognised import explain_unrecognised
+from modeldyno.registry.registered_version import find_registered
 
 _WHOLE_DIRECTORY = ("hf", "repository", "savedmodel")
 """Loaders for which a directory as a whole is one model."""
@@ -148,7 +148,7 @@ def _is_document(word: str) -> bool:
     """Return whether a word without a mark of its own is an id, a tag or the name of a stored document."""
     if set(word) & set("/@: "):
         return False
-    from modeldyno.documents.lookup import find_any  # noqa: PLC0415 - slow, and only registered names need it
+    from modeldyno.stores.lookup import find_any  # noqa: PLC0415 - slow, and only registered names need it
 
     with suppress(RequestError):
         find_any(word)

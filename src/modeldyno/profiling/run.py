@@ -8,29 +8,29 @@ from math import fsum
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from modeldyno.core.metrics import doubt
-from modeldyno.core.metrics.constraints import Judgement, Verdict
-from modeldyno.core.metrics.doubt import HOST_TIMES, Doubt
-from modeldyno.core.metrics.measurement import Distribution
-from modeldyno.core.result.cost import with_cost
-from modeldyno.core.result.result import Progressed, Result, merge
-from modeldyno.core.trace.carbon import with_carbon
-from modeldyno.errors import RequestError
-from modeldyno.runtime.child_process import subprocess_executor
+from modeldyno.base.errors import RequestError
+from modeldyno.base.metrics import doubt
+from modeldyno.base.metrics.constraints import Judgement, Verdict
+from modeldyno.base.metrics.doubt import HOST_TIMES, Doubt
+from modeldyno.base.metrics.measurement import Distribution
+from modeldyno.base.result.cost import with_cost
+from modeldyno.base.result.result import Progressed, Result, merge
+from modeldyno.engine.runtime.child_process import subprocess_executor
+from modeldyno.engine.trace.carbon import with_carbon
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sized
 
-    from modeldyno.core.metrics.constraints import Constraint
-    from modeldyno.core.result.result import Event
-    from modeldyno.core.spec.job import Job
-    from modeldyno.interfaces.executor import Executor
+    from modeldyno.base.job.job import Job
+    from modeldyno.base.metrics.constraints import Constraint
+    from modeldyno.base.result.result import Event
+    from modeldyno.engine.interfaces.executor import Executor
+    from modeldyno.engine.runtime.measured_region import Region
+    from modeldyno.engine.runtime.time_limit import TimeLimit
     from modeldyno.profiling.request import Request
-    from modeldyno.runtime.measured_region import Region
-    from modeldyno.runtime.time_limit import TimeLimit
 
 OK, BROKEN, FAILED, UNDECIDED, INTERRUPTED = 0, 1, 4, 5, 130
-"""Exit codes of measurements; those of wrong requests are in modeldyno.errors."""
+"""Exit codes of measurements; those of wrong requests are in modeldyno.base.errors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +80,7 @@ def run_request(
     constraints = request.constraints()
     job = request.job()
     if in_process:
-        from modeldyno.runtime.inline import run_inline  # noqa: PLC0415 - with the whole engine
+        from modeldyno.engine.runtime.inline import run_inline  # noqa: PLC0415 - with the whole engine
 
         _check_inline(job)
         result = run_replicated(partial(run_inline, limit=limit), job, watch=watch)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextvars import ContextVar
 
-    from modeldyno.core.trace.regions import RegionMemory
+    from modeldyno.engine.trace.regions import RegionMemory
     from modeldyno.regions.memory_meters import MemoryLevel
 
 

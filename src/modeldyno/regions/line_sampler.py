@@ -11,9 +11,9 @@ from pathlib import Path
 from threading import Event, Thread, get_ident
 from typing import TYPE_CHECKING
 
-from modeldyno.clock import perf_counter
-from modeldyno.core.trace.line_times import LineTimes
-from modeldyno.core.trace.source_line import is_user_file
+from modeldyno.base.clock import perf_counter
+from modeldyno.engine.trace.line_times import LineTimes
+from modeldyno.models.static.source_line import is_user_file
 
 if TYPE_CHECKING:
     from types import FrameType

@@ -16,9 +16,9 @@ from functools import cache
 from threading import RLock
 from typing import Any, Literal
 
-from modeldyno.clock import perf_counter_ns
-from modeldyno.core.trace.regions import RegionMemory
-from modeldyno.environment import process_tree
+from modeldyno.base.clock import perf_counter_ns
+from modeldyno.base.system import process_tree
+from modeldyno.engine.trace.regions import RegionMemory
 
 Memory = Literal["python", "process"]
 """How host memory is measured."""

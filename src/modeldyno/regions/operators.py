@@ -13,15 +13,15 @@ from dataclasses import dataclass, field, replace
 from threading import Lock, get_ident
 from typing import TYPE_CHECKING
 
-from modeldyno.core.trace.dataflow import DataFlow
-from modeldyno.core.trace.line_times import LineTimes
-from modeldyno.core.trace.op_events import WITHIN, Occurrence, WatchedCalls
+from modeldyno.engine.trace.dataflow import DataFlow
+from modeldyno.engine.trace.line_times import LineTimes
+from modeldyno.engine.trace.op_events import WITHIN, Occurrence, WatchedCalls
 from modeldyno.regions.line_sampler import LineSampler
 
 if TYPE_CHECKING:
     from types import FrameType
 
-    from modeldyno.core.trace.regions import Schedule
+    from modeldyno.engine.trace.regions import Schedule
 
 MOST_EVENTS = 100_000
 """Events of a region from which on no further call is recorded."""
@@ -156,8 +156,8 @@ class OperatorRecorder:
 
 
 def _start(name: str) -> Callable[[], Callable[[], tuple[Occurrence, ...]]]:
-    from modeldyno import plugins  # noqa: PLC0415 - not needed while no operators are recorded
-    from modeldyno.interfaces.backend import RecordsOperators  # noqa: PLC0415
+    from modeldyno.base import plugins  # noqa: PLC0415 - not needed while no operators are recorded
+    from modeldyno.engine.interfaces.backend import RecordsOperators  # noqa: PLC0415
 
     backend: object = plugins.backend("torch")
     assert isinstance(backend, RecordsOperators)
@@ -165,8 +165,8 @@ def _start(name: str) -> Callable[[], Callable[[], tuple[Occurrence, ...]]]:
 
 
 def _follow(*, partly: bool = False) -> Callable[[], DataFlow | None] | None:
-    from modeldyno import plugins  # noqa: PLC0415 - as above
-    from modeldyno.interfaces.backend import FollowsCode  # noqa: PLC0415
+    from modeldyno.base import plugins  # noqa: PLC0415 - as above
+    from modeldyno.engine.interfaces.backend import FollowsCode  # noqa: PLC0415
 
     backend: object = plugins.backend("torch")
     return backend.follow_code(MOST_STEPS, partly=partly) if isinstance(backend, FollowsCode) else None

@@ -22,9 +22,9 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 from weakref import WeakSet
 
-from modeldyno.clock import perf_counter_ns
-from modeldyno.core.trace.regions import RegionMemory, RegionTally, Schedule
-from modeldyno.errors import RequestError
+from modeldyno.base.clock import perf_counter_ns
+from modeldyno.base.errors import RequestError
+from modeldyno.engine.trace.regions import RegionMemory, RegionTally, Schedule
 from modeldyno.regions.energy_reader import EnergyReader
 from modeldyno.regions.frames import FrameWatch, new_frame
 from modeldyno.regions.memory_meters import MEMORY, Meters, synchronise
@@ -33,8 +33,8 @@ from modeldyno.regions.wrappers import KINDS, wrap_function
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from modeldyno.core.result.result import Result
-    from modeldyno.core.trace.regions import CallTimes
+    from modeldyno.base.result.result import Result
+    from modeldyno.engine.trace.regions import CallTimes
     from modeldyno.regions.frames import Frame, Nesting
     from modeldyno.regions.memory_meters import Memory
     from modeldyno.regions.operators import OperatorRecorder

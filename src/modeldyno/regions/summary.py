@@ -9,26 +9,27 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from modeldyno import plugins, views
-from modeldyno.clock import perf_counter_ns
-from modeldyno.core.result.trace_data import EventKind, TraceReport
-from modeldyno.core.spec.job import Job
-from modeldyno.core.spec.model_ref import ModelRef
-from modeldyno.core.trace import regions as trace_regions
-from modeldyno.core.trace.code_findings import find_in_code
-from modeldyno.core.trace.dataflow import sum_calls, sum_lines
-from modeldyno.core.trace.line_times import OUTSIDE, growing_lines, in_region, line_rows, loader_findings
-from modeldyno.core.trace.op_events import sum_occurrences
-from modeldyno.core.trace.redundant_ops import find_redundant_ops
-from modeldyno.environment import machine
-from modeldyno.runtime.events import empty_result
+from modeldyno.base import plugins
+from modeldyno.base.clock import perf_counter_ns
+from modeldyno.base.job.job import Job
+from modeldyno.base.job.model_ref import ModelRef
+from modeldyno.base.result.trace_data import EventKind, TraceReport
+from modeldyno.engine.environment import machine
+from modeldyno.engine.runtime.events import empty_result
+from modeldyno.engine.trace import regions as trace_regions
+from modeldyno.engine.trace.code_findings import find_in_code
+from modeldyno.engine.trace.dataflow import sum_calls, sum_lines
+from modeldyno.engine.trace.line_times import OUTSIDE, growing_lines, in_region, line_rows, loader_findings
+from modeldyno.engine.trace.op_events import sum_occurrences
+from modeldyno.engine.trace.redundant_ops import find_redundant_ops
+from modeldyno.profiling import views
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from modeldyno.core.result.result import Result
-    from modeldyno.core.result.trace_data import ExecutedOp, RedundantOp
-    from modeldyno.core.trace.regions import RegionTally
+    from modeldyno.base.result.result import Result
+    from modeldyno.base.result.trace_data import ExecutedOp, RedundantOp
+    from modeldyno.engine.trace.regions import RegionTally
     from modeldyno.regions.operators import RegionOperators
 
 _CALLS = 2001

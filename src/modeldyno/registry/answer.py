@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from modeldyno.core.metrics.constraints import Constraint
-from modeldyno.core.metrics.queries import STATISTICS_SHOWN
-from modeldyno.core.registry.answer import RATES, choose, judge_figure, order
-from modeldyno.core.registry.names import VersionName
-from modeldyno.core.registry.records import FigureState, TaskState, VariantState
-from modeldyno.errors import UnknownName
+from modeldyno.base.errors import UnknownName
+from modeldyno.base.job.version_name import VersionName
+from modeldyno.base.metrics.constraints import Constraint
+from modeldyno.base.metrics.queries import STATISTICS_SHOWN
 from modeldyno.registry.figures import current_figures
+from modeldyno.registry.records.answer import RATES, choose, judge_figure, order
+from modeldyno.registry.records.records import FigureState, TaskState, VariantState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from modeldyno.core.registry.answer import AnswerCandidate, RegistryAnswer
-    from modeldyno.core.registry.records import Task, Variant, VariantFigure, Version
-    from modeldyno.core.result.result import Result
-    from modeldyno.core.result.where import KeptNumber
-    from modeldyno.interfaces.registry import Registry
-    from modeldyno.loadtest.replicas import CostOptions
+    from modeldyno.base.result.result import Result
+    from modeldyno.base.result.where import KeptNumber
+    from modeldyno.registry.interface import Registry
+    from modeldyno.registry.records.answer import AnswerCandidate, RegistryAnswer
+    from modeldyno.registry.records.records import Task, Variant, VariantFigure, Version
+    from modeldyno.serving.loadtest.replicas import CostOptions
 
 _SECONDS_PER_TASK = 40.0
 """Seconds that a measurement takes with its process, for an estimate of when something is known."""

@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.core.registry.names import VersionName
-from modeldyno.core.registry.records import AttachedDocument
-from modeldyno.errors import RequestError
-from modeldyno.identity import actor
-from modeldyno.kinds import kind_of
+from modeldyno.base.errors import RequestError
+from modeldyno.base.identity import actor
+from modeldyno.base.job.version_name import VersionName
+from modeldyno.base.kinds import kind_of
+from modeldyno.registry.records.records import AttachedDocument
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from modeldyno.core.registry.records import Version
-    from modeldyno.document import StoredDocument
-    from modeldyno.interfaces.registry import Registry
+    from modeldyno.base.document import StoredDocument
+    from modeldyno.registry.interface import Registry
+    from modeldyno.registry.records.records import Version
 
 _SHOWN = 6
 """Characters of an id in messages."""
@@ -43,7 +43,7 @@ def attach_document(
         RequestError: there is no such version, or the document has no figures of a model.
     """
     kind = kind_of(document).name
-    if not document.model_digests:
+    if not hasattr(document, "measured_at"):
         raise RequestError(
             f"A {kind} has no figures of one model; attach a result, a load, an explanation or a comparison."
         )

@@ -6,19 +6,19 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from modeldyno.core.metrics.measurement_plan import Plan
-from modeldyno.core.registry.records import FigureState
-from modeldyno.core.registry.staleness import CanaryReading, forbidding_doubts, machine_change
-from modeldyno.kinds import kind_of
+from modeldyno.base.kinds import kind_of
+from modeldyno.base.metrics.measurement_plan import Plan
 from modeldyno.profiling.request import Request
 from modeldyno.profiling.run import run_request
+from modeldyno.registry.records.records import FigureState
+from modeldyno.registry.records.staleness import CanaryReading, forbidding_doubts, machine_change
 
 if TYPE_CHECKING:
     from collections.abc import Sized
 
-    from modeldyno.core.result.result import Result
-    from modeldyno.interfaces.store import Store
-    from modeldyno.runtime.measured_region import Region
+    from modeldyno.base.result.result import Result
+    from modeldyno.engine.runtime.measured_region import Region
+    from modeldyno.stores.interface import Store
 
 PERIOD = 86400.0
 """Seconds between two readings."""

@@ -5,31 +5,31 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.comparison.operands import FEWEST
-from modeldyno.core.registry.names import (
+from modeldyno.base.errors import RequestError, UnknownName
+from modeldyno.base.identity import actor
+from modeldyno.base.job.version_name import (
     SOURCE,
     VersionName,
     check_alias,
     check_description,
     check_model_name,
 )
-from modeldyno.core.registry.policy import DEFAULT, FIRST, compare_task, profile_task
-from modeldyno.core.registry.records import OPEN, Task, TaskKind, TaskState
-from modeldyno.core.registry.webhooks import Webhook, check_webhook
-from modeldyno.errors import RequestError, UnknownName
-from modeldyno.identity import actor
-from modeldyno.profiling import weights
-from modeldyno.profiling.registered_version import find_variant
+from modeldyno.comparison.operands import FEWEST
+from modeldyno.registry import weights
 from modeldyno.registry.policies import current_versions, find_policy, readable_policies
+from modeldyno.registry.records.policy import DEFAULT, FIRST, compare_task, profile_task
+from modeldyno.registry.records.records import OPEN, Task, TaskKind, TaskState
+from modeldyno.registry.records.webhooks import Webhook, check_webhook
 from modeldyno.registry.register import first_tasks
+from modeldyno.registry.registered_version import find_variant
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
-    from modeldyno.core.registry.policy import Policy
-    from modeldyno.core.registry.records import AliasMove, Measure, Version
-    from modeldyno.interfaces.registry import Registry
+    from modeldyno.registry.interface import Registry
+    from modeldyno.registry.records.policy import Policy
+    from modeldyno.registry.records.records import AliasMove, Measure, Version
 
 
 def update_version(

@@ -9,27 +9,26 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from modeldyno import plugins
-from modeldyno.codec import plain
+from modeldyno.base import plugins
+from modeldyno.base.codec import plain
+from modeldyno.base.errors import StoreError
+from modeldyno.base.system.temporary_folder import own_folder
+from modeldyno.conversion.agreement.conversion import Conversion, ConversionFailureKind
+from modeldyno.conversion.agreement.rule import Sameness
 from modeldyno.conversion.request import ConversionRequest
 from modeldyno.conversion.run import convert
-from modeldyno.core.agreement.conversion import Conversion, ConversionFailureKind
-from modeldyno.core.agreement.rule import Sameness
-from modeldyno.core.registry.records import Variant, VariantState
-from modeldyno.environment.temporary_folder import own_folder
-from modeldyno.errors import StoreError
-from modeldyno.profiling import weights
-from modeldyno.registry import evaluation_data
+from modeldyno.registry import evaluation_data, weights
 from modeldyno.registry.policies import find_policy
+from modeldyno.registry.records.records import Variant, VariantState
 
 if TYPE_CHECKING:
     import tempfile
     from collections.abc import Callable
 
-    from modeldyno.core.agreement.conversion import Converted
-    from modeldyno.core.registry.records import Version
-    from modeldyno.core.spec.model_ref import ModelRef
-    from modeldyno.interfaces.registry import Registry
+    from modeldyno.base.job.model_ref import ModelRef
+    from modeldyno.conversion.agreement.conversion import Converted
+    from modeldyno.registry.interface import Registry
+    from modeldyno.registry.records.records import Version
 
 _UNSUPPORTED = frozenset(
     {

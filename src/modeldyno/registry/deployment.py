@@ -8,22 +8,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from modeldyno import codec, plugins
-from modeldyno.core.registry.names import SOURCE, VersionName
-from modeldyno.core.spec.job import Job
-from modeldyno.errors import MissingExtra, RequestError, UnknownName
-from modeldyno.profiling import weights
+from modeldyno.base import codec, plugins
+from modeldyno.base.errors import MissingExtra, RequestError, UnknownName
+from modeldyno.base.job.job import Job
+from modeldyno.base.job.version_name import SOURCE, VersionName
+from modeldyno.registry import weights
 from modeldyno.registry.register import located
-from modeldyno.runtime.deploy_worker import write_deployments
-from modeldyno.servers import triton
-from modeldyno.views.registry.answer import describe
+from modeldyno.registry.views.answer import describe
+from modeldyno.serving.deploy_worker import write_deployments
+from modeldyno.serving.servers import triton
 
 if TYPE_CHECKING:
-    from modeldyno.core.registry.answer import AnswerCandidate, RegistryAnswer
-    from modeldyno.core.registry.records import Variant, VariantFigure, Version
-    from modeldyno.core.result.result import Result
-    from modeldyno.core.spec.knob import KnobValue
-    from modeldyno.interfaces.registry import Registry
+    from modeldyno.base.job.knob import KnobValue
+    from modeldyno.base.result.result import Result
+    from modeldyno.registry.interface import Registry
+    from modeldyno.registry.records.answer import AnswerCandidate, RegistryAnswer
+    from modeldyno.registry.records.records import Variant, VariantFigure, Version
 
 FORMATS = ("triton", "kserve")
 FOLDER = "deployment"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from modeldyno import codec
-from modeldyno.core.registry.answer import RegistryAnswer
-from modeldyno.core.registry.overview import VersionOverview
-from modeldyno.interfaces.document import plain_kind
-from modeldyno.views.registry import answer, version
+from modeldyno.base import codec
+from modeldyno.base.document_kind import plain_kind
+from modeldyno.registry.records.answer import RegistryAnswer
+from modeldyno.registry.records.overview import VersionOverview
+from modeldyno.registry.views import answer, version
 
 ANSWER = plain_kind("answer", RegistryAnswer, answer.blocks, encode=codec.encode_document)
 VERSION = plain_kind("version", VersionOverview, version.blocks, encode=codec.encode_document)

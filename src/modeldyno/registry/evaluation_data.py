@@ -5,17 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from modeldyno.core.registry.records import EvaluationData
-from modeldyno.core.spec.probe_options import check_evaluations, evaluation_name
-from modeldyno.data import labelled_samples
-from modeldyno.errors import RequestError
-from modeldyno.profiling import weights
+from modeldyno.base.errors import RequestError
+from modeldyno.base.job.probe_options import check_evaluations, evaluation_name
+from modeldyno.engine.data import labelled_samples
+from modeldyno.registry import weights
+from modeldyno.registry.records.records import EvaluationData
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from modeldyno.core.registry.records import Version
-    from modeldyno.interfaces.registry import Registry
+    from modeldyno.registry.interface import Registry
+    from modeldyno.registry.records.records import Version
 
 
 def check(metrics: Sequence[str], data: str) -> None:

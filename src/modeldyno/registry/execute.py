@@ -5,45 +5,45 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from modeldyno import plugins
+from modeldyno.base import plugins
+from modeldyno.base.errors import DeviceInUse, ModelDynoError, StoreError, StoreUnavailable
+from modeldyno.base.job.load_spec import Load
+from modeldyno.base.job.probe_options import Observation
+from modeldyno.base.job.version_name import SOURCE, VersionName
+from modeldyno.base.kinds import kind_of
+from modeldyno.base.metrics.measurement_plan import Plan
+from modeldyno.base.stats.schedule import PLAN, RoundSchedule
+from modeldyno.comparison.change.build import CompareOptions
 from modeldyno.comparison.explain import run_comparison
 from modeldyno.conversion.reference import STEADY
-from modeldyno.core.comparison.build import CompareOptions
-from modeldyno.core.comparison.schedule import PLAN, RoundSchedule
-from modeldyno.core.metrics.measurement_plan import Plan
-from modeldyno.core.registry.names import SOURCE, VersionName
-from modeldyno.core.registry.policy import profile_tasks
-from modeldyno.core.registry.records import FigureState, TaskState, Variant, VariantState
-from modeldyno.core.registry.staleness import confirmation
-from modeldyno.core.spec.load_spec import Load
-from modeldyno.core.spec.probe_options import Observation
-from modeldyno.documents.live_loads import show_loads
-from modeldyno.errors import DeviceInUse, ModelDynoError, StoreError, StoreUnavailable
-from modeldyno.interfaces.registry import Outcome
-from modeldyno.kinds import kind_of
-from modeldyno.profiling.registered_version import find_variant, inputs_of
+from modeldyno.engine.runtime.child_process import subprocess_executor
+from modeldyno.engine.runtime.interleaved import InterleavedRunner
+from modeldyno.engine.runtime.session import RunSession
+from modeldyno.engine.runtime.time_limit import UNLIMITED
 from modeldyno.profiling.request import Request
 from modeldyno.profiling.run import run_request
 from modeldyno.registry import conversions, evaluation_data
 from modeldyno.registry.figures import figure_of
+from modeldyno.registry.interface import Outcome
 from modeldyno.registry.policies import find_policy
+from modeldyno.registry.records.policy import profile_tasks
+from modeldyno.registry.records.records import FigureState, TaskState, Variant, VariantState
+from modeldyno.registry.records.staleness import confirmation
 from modeldyno.registry.register import located, targets_of
+from modeldyno.registry.registered_version import find_variant, inputs_of
 from modeldyno.registry.targets import CPU
-from modeldyno.runtime.child_process import subprocess_executor
-from modeldyno.runtime.interleaved import InterleavedRunner
-from modeldyno.runtime.session import RunSession
-from modeldyno.runtime.time_limit import UNLIMITED
+from modeldyno.serving.loadtest.live_loads import show_loads
 
 if TYPE_CHECKING:
     from collections.abc import Sized
 
-    from modeldyno.core.agreement.conversion import Conversion
-    from modeldyno.core.registry.records import Measure, Task, Version
-    from modeldyno.core.result.result import Result
-    from modeldyno.core.spec.job import Job
-    from modeldyno.core.spec.model_ref import ModelRef
-    from modeldyno.interfaces.registry import Registry
-    from modeldyno.runtime.measured_region import Region
+    from modeldyno.base.job.job import Job
+    from modeldyno.base.job.model_ref import ModelRef
+    from modeldyno.base.result.result import Result
+    from modeldyno.conversion.agreement.conversion import Conversion
+    from modeldyno.engine.runtime.measured_region import Region
+    from modeldyno.registry.interface import Registry
+    from modeldyno.registry.records.records import Measure, Task, Version
 
 
 def convert(task: Task, registry: Registry) -> Outcome:

@@ -6,19 +6,19 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from modeldyno.core.registry.names import VersionName
-from modeldyno.core.registry.policy import DEFAULT, REPEATS, profile_task
-from modeldyno.core.registry.records import FigureState, VariantFigure
-from modeldyno.core.registry.staleness import PROTOCOL, forbidding_doubts, stale_because
+from modeldyno.base.job.version_name import VersionName
 from modeldyno.registry.policies import readable_policies
+from modeldyno.registry.records.policy import DEFAULT, REPEATS, profile_task
+from modeldyno.registry.records.records import FigureState, VariantFigure
+from modeldyno.registry.records.staleness import PROTOCOL, forbidding_doubts, stale_because
 from modeldyno.registry.targets import decisive, engine_versions, known_target, software_here, target_here
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from modeldyno.core.registry.records import Fact, Task
-    from modeldyno.core.result.result import Result
-    from modeldyno.interfaces.registry import Registry
+    from modeldyno.base.result.result import Result
+    from modeldyno.registry.interface import Registry
+    from modeldyno.registry.records.records import Fact, Task
 
 
 def figure_of(task: Task, result: Result) -> VariantFigure:

@@ -6,18 +6,18 @@ from functools import lru_cache
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from modeldyno.core.metrics.constraints import Verdict
-from modeldyno.core.metrics.measurement import Distribution
-from modeldyno.core.registry.answer import RATES
-from modeldyno.core.registry.overview import FigureSpeed, SpeedRow
-from modeldyno.core.registry.records import FigureState
+from modeldyno.base.metrics.constraints import Verdict
+from modeldyno.base.metrics.measurement import Distribution
 from modeldyno.registry.policies import readable_policies
+from modeldyno.registry.records.answer import RATES
+from modeldyno.registry.records.overview import FigureSpeed, SpeedRow
+from modeldyno.registry.records.records import FigureState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from modeldyno.core.registry.records import HardwareTarget, VariantFigure
-    from modeldyno.interfaces.registry import Registry
+    from modeldyno.registry.interface import Registry
+    from modeldyno.registry.records.records import HardwareTarget, VariantFigure
 
 _KEPT = 4096
 """Results whose speeds are kept in memory; a stored Result does not change."""

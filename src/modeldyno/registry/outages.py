@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from modeldyno.clock import monotonic
-from modeldyno.errors import StoreUnavailable
+from modeldyno.base.clock import monotonic
+from modeldyno.base.errors import StoreUnavailable
 
 if TYPE_CHECKING:
-    from modeldyno.interfaces.store import Store
+    from modeldyno.stores.interface import Store
 
 LONGEST_PAUSE = 60.0
 """Seconds that a pause grows to."""

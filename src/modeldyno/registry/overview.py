@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from modeldyno.core.registry.overview import MeasuredFigure, VersionOverview, VersionSpeed
-from modeldyno.core.registry.records import OPEN, FigureState, TaskState
 from modeldyno.registry.figures import current_figures
 from modeldyno.registry.matrix import version_speeds
+from modeldyno.registry.records.overview import MeasuredFigure, VersionOverview, VersionSpeed
+from modeldyno.registry.records.records import OPEN, FigureState, TaskState
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from modeldyno.core.registry.names import VersionName
-    from modeldyno.core.registry.records import Task, Version, VersionMeasurement
-    from modeldyno.interfaces.registry import Registry
+    from modeldyno.base.job.version_name import VersionName
+    from modeldyno.registry.interface import Registry
+    from modeldyno.registry.records.records import Task, Version, VersionMeasurement
 
 _NUMBERS = 10
 """Versions that an overview lists."""

@@ -5,22 +5,21 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
-from modeldyno import plugins
+from modeldyno.base import plugins, yaml_file
+from modeldyno.base.errors import RequestError, UnknownName
+from modeldyno.base.identity import actor
+from modeldyno.base.job.version_name import VersionName, check_model_name
+from modeldyno.base.metrics.constraints import Constraint
+from modeldyno.base.stats.units import SECONDS, parse_quantity
 from modeldyno.conversion.request import check_tolerance
-from modeldyno.core.metrics.constraints import Constraint
-from modeldyno.core.registry.names import VersionName, check_model_name
-from modeldyno.core.registry.policy import DEFAULT, Policy, UnreadablePolicy, Window, profile_tasks
-from modeldyno.core.stats.units import SECONDS, parse_quantity
-from modeldyno.documents import yaml_file
-from modeldyno.errors import RequestError, UnknownName
-from modeldyno.identity import actor
+from modeldyno.registry.records.policy import DEFAULT, Policy, UnreadablePolicy, Window, profile_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from modeldyno.core.registry.records import Task, Version
-    from modeldyno.interfaces.registry import Registry
+    from modeldyno.registry.interface import Registry
+    from modeldyno.registry.records.records import Task, Version
 
 _DAY = 86400.0
 _PAGE = 500

@@ -7,25 +7,25 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from modeldyno import plugins
-from modeldyno.core.metrics.constraints import Answer
-from modeldyno.core.metrics.metric import Query
-from modeldyno.core.registry.names import VersionName
-from modeldyno.environment.mlflow_client import REQUIRES, local_uri, mlflow_client
-from modeldyno.errors import RequestError, UnknownName
-from modeldyno.loadtest.replicas import CostOptions
+from modeldyno.base import plugins
+from modeldyno.base.errors import RequestError, UnknownName
+from modeldyno.base.job.version_name import VersionName
+from modeldyno.base.metrics.constraints import Answer
+from modeldyno.base.metrics.metric import Query
+from modeldyno.base.views.text import estimate, format_utc
+from modeldyno.engine.environment.mlflow_client import REQUIRES, local_uri, mlflow_client
 from modeldyno.profiling.mlflow_version import STORE, created_at
 from modeldyno.registry.answer import answer
 from modeldyno.registry.register import CREATED_LABEL, RUN_LABEL, SOURCE_LABEL
-from modeldyno.views.text import estimate, format_utc
+from modeldyno.serving.loadtest.replicas import CostOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from modeldyno.core.registry.answer import AnswerCandidate
-    from modeldyno.core.registry.records import Version
-    from modeldyno.core.result.result import Result
-    from modeldyno.interfaces.registry import Registry
+    from modeldyno.base.result.result import Result
+    from modeldyno.registry.interface import Registry
+    from modeldyno.registry.records.answer import AnswerCandidate
+    from modeldyno.registry.records.records import Version
 
 _FIGURES = tuple(map(Query.parse, ("latency.p50", "latency.p99", "throughput", "request_rate")))
 _PREFIX, _DIGEST = "modeldyno.", "modeldyno.digest"

@@ -21,15 +21,15 @@ from urllib.parse import urlsplit
 
 import psutil
 
-from modeldyno import plugins
-from modeldyno.clock import monotonic
-from modeldyno.core.registry.records import HardwareTarget, Worker
-from modeldyno.errors import MissingExtra, ModelDynoError, RequestError, RunFailed, StoreUnavailable
-from modeldyno.interfaces.store import Store
+from modeldyno.base import plugins
+from modeldyno.base.clock import monotonic
+from modeldyno.base.errors import MissingExtra, ModelDynoError, RequestError, RunFailed, StoreUnavailable
+from modeldyno.engine.runtime.interrupts import counted_interrupts
 from modeldyno.registry.outages import OutagePatience, patient_store
+from modeldyno.registry.records.records import HardwareTarget, Worker
 from modeldyno.registry.targets import CPU, known_target, target_here
 from modeldyno.registry.worker import TaskDone, WorkerOptions, new_worker, pause, run_worker
-from modeldyno.runtime.interrupts import counted_interrupts
+from modeldyno.stores.interface import Store
 
 if TYPE_CHECKING:
     from collections.abc import Sized

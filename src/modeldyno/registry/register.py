@@ -9,8 +9,13 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.codec.numbers import check_numbers
-from modeldyno.core.registry.names import (
+from modeldyno.base import yaml_file
+from modeldyno.base.codec.numbers import check_numbers
+from modeldyno.base.errors import RequestError, UnknownName
+from modeldyno.base.identity import actor, new_identity
+from modeldyno.base.job.input_spec import BATCH, InputSpec, parse_input
+from modeldyno.base.job.model_ref import ModelRef
+from modeldyno.base.job.version_name import (
     SOURCE,
     ModelCiPath,
     VersionName,
@@ -19,31 +24,26 @@ from modeldyno.core.registry.names import (
     name_from_label,
     task_name,
 )
-from modeldyno.core.registry.policy import conversion_tasks, profile_tasks
-from modeldyno.core.registry.records import Variant, VariantState, Version
-from modeldyno.core.spec.input_spec import BATCH, InputSpec, parse_input
-from modeldyno.core.spec.model_ref import ModelRef
-from modeldyno.documents import yaml_file
-from modeldyno.environment.inside_folder import check_inside
-from modeldyno.errors import RequestError, UnknownName
-from modeldyno.identity import actor, new_identity
-from modeldyno.profiling import mlflow_version, weights
-from modeldyno.profiling.registered_version import reference_here
+from modeldyno.base.system.inside_folder import check_inside
+from modeldyno.engine.runtime.identify import identify_model
+from modeldyno.engine.runtime.supervised_child import ChildLimits
+from modeldyno.profiling import mlflow_version
 from modeldyno.profiling.resolve_model import resolve_reference
-from modeldyno.registry import conversions, evaluation_data
+from modeldyno.registry import conversions, evaluation_data, weights
 from modeldyno.registry.policies import find_policy
+from modeldyno.registry.records.policy import conversion_tasks, profile_tasks
+from modeldyno.registry.records.records import Variant, VariantState, Version
+from modeldyno.registry.registered_version import reference_here
 from modeldyno.registry.targets import known_target, target_here
-from modeldyno.runtime.identify import identify_model
-from modeldyno.runtime.supervised_child import ChildLimits
-from modeldyno.servers import triton_config
+from modeldyno.serving.servers import triton_config
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from modeldyno.core.registry.policy import Policy
-    from modeldyno.core.registry.records import EvaluationData, Task, WeightFile
-    from modeldyno.interfaces.registry import Registry
-    from modeldyno.runtime.identify import IdentifiedModel
+    from modeldyno.engine.runtime.identify import IdentifiedModel
+    from modeldyno.registry.interface import Registry
+    from modeldyno.registry.records.policy import Policy
+    from modeldyno.registry.records.records import EvaluationData, Task, WeightFile
 
 SOURCE_LABEL, CREATED_LABEL, RUN_LABEL = "mlflow.version", "mlflow.created", "mlflow.run"
 """Labels of what came from MLflow: ``models:/name/3``, when that was made, and the id of its run."""

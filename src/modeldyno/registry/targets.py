@@ -8,16 +8,16 @@ import re
 import socket
 from typing import TYPE_CHECKING
 
-from modeldyno import plugins
-from modeldyno.core.registry.records import HardwareTarget
-from modeldyno.environment import machine
-from modeldyno.environment.devices import read_devices
-from modeldyno.errors import RequestError
-from modeldyno.servers import install
+from modeldyno.base import plugins
+from modeldyno.base.errors import RequestError
+from modeldyno.engine.environment import machine
+from modeldyno.engine.environment.devices import read_devices
+from modeldyno.registry.records.records import HardwareTarget
+from modeldyno.serving.servers import install
 
 if TYPE_CHECKING:
-    from modeldyno.core.registry.records import Fact
-    from modeldyno.interfaces.registry import Registry
+    from modeldyno.registry.interface import Registry
+    from modeldyno.registry.records.records import Fact
 
 CPU = "cpu"
 _DRIVERS = ("nvidia_driver",)

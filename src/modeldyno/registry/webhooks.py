@@ -15,16 +15,16 @@ from contextlib import suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from modeldyno.clock import monotonic, sleep
-from modeldyno.core.registry.webhooks import check_hook, message, signature
-from modeldyno.environment.timed_answer import exchange
-from modeldyno.errors import RequestError
+from modeldyno.base.clock import monotonic, sleep
+from modeldyno.base.errors import RequestError
+from modeldyno.base.system.timed_answer import exchange
+from modeldyno.registry.records.webhooks import check_hook, message, signature
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from modeldyno.core.registry.webhooks import Delivery
-    from modeldyno.interfaces.registry import Registry
+    from modeldyno.registry.interface import Registry
+    from modeldyno.registry.records.webhooks import Delivery
 
 _PATIENCE = 10.0
 """Seconds that a receiver has to answer."""

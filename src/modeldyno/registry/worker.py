@@ -21,28 +21,28 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
-from modeldyno import plugins
-from modeldyno.clock import monotonic
-from modeldyno.core.registry.policy import Window, opens_at
-from modeldyno.core.registry.records import FigureState, HardwareTarget, Task, TaskKind, TaskState, Worker
-from modeldyno.environment import idle
-from modeldyno.environment.device_lock import device_lock
-from modeldyno.environment.idle import IdleRule, idle_device
-from modeldyno.errors import DeviceInUse, ModelDynoError, RequestError, StoreUnavailable, UnknownName
-from modeldyno.identity import new_identity
-from modeldyno.interfaces.registry import Outcome
+from modeldyno.base import plugins
+from modeldyno.base.clock import monotonic
+from modeldyno.base.errors import DeviceInUse, ModelDynoError, RequestError, StoreUnavailable, UnknownName
+from modeldyno.base.identity import new_identity
+from modeldyno.engine.environment import idle
+from modeldyno.engine.environment.device_lock import device_lock
+from modeldyno.engine.environment.idle import IdleRule, idle_device
+from modeldyno.engine.runtime.interrupts import counted_interrupts
 from modeldyno.registry import canary, execute, webhooks
 from modeldyno.registry.figures import repeat_tasks
+from modeldyno.registry.interface import Outcome
 from modeldyno.registry.outages import OutagePatience, patient_store, pause_after
 from modeldyno.registry.policies import policy_of, tasks_missing_on
+from modeldyno.registry.records.policy import Window, opens_at
+from modeldyno.registry.records.records import FigureState, HardwareTarget, Task, TaskKind, TaskState, Worker
 from modeldyno.registry.targets import CPU, devices_here, known_target, software_here, target_here
-from modeldyno.runtime.interrupts import counted_interrupts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sized
 
-    from modeldyno.interfaces.registry import Registry
-    from modeldyno.interfaces.store import Store
+    from modeldyno.registry.interface import Registry
+    from modeldyno.stores.interface import Store
 
 DEFERRALS = (10.0, 60.0, 300.0, 1800.0)
 """Seconds by which a task is put off whose figure others have disturbed: at first, then, and from then on."""

@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from modeldyno.environment.running_servers import state_folder
-from modeldyno.errors import RequestError
+from modeldyno.base.errors import RequestError
+from modeldyno.engine.environment.running_servers import state_folder
+from modeldyno.engine.runtime.interrupts import counted_interrupts
 from modeldyno.registry.targets import CPU, devices_here, named_device
 from modeldyno.registry.worker import WorkerOptions, run_worker
-from modeldyno.runtime.interrupts import counted_interrupts
 
 if TYPE_CHECKING:
     from collections.abc import Callable

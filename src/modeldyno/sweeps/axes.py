@@ -7,22 +7,22 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from modeldyno import plugins
-from modeldyno.core.load import multi_model
-from modeldyno.core.spec.input_spec import BATCH, parse_input
-from modeldyno.core.spec.knob import BATCH_SIZE, Knob, KnobValue
-from modeldyno.core.study.search_space import Axis, Point, Space, axis, parse_axis
-from modeldyno.core.study.study import LOADS
-from modeldyno.errors import RequestError, UnknownName
-from modeldyno.interfaces.backend import HOST_AXES, HasSpace
+from modeldyno.base import plugins
+from modeldyno.base.errors import RequestError, UnknownName
+from modeldyno.base.job.input_spec import BATCH, parse_input
+from modeldyno.base.job.knob import BATCH_SIZE, Knob, KnobValue
+from modeldyno.base.result import multi_model
+from modeldyno.engine.interfaces.backend import HOST_AXES, HasSpace
 from modeldyno.profiling.request import SERVER
 from modeldyno.sweeps.point_to_job import BACKEND, canonical_name, knob_of
 from modeldyno.sweeps.schema import AXIS
+from modeldyno.sweeps.study.search_space import Axis, Point, Space, axis, parse_axis
+from modeldyno.sweeps.study.study import LOADS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from modeldyno.documents.yaml_file import FileConfig
+    from modeldyno.base.yaml_file import FileConfig
 
 
 def read_axes(config: FileConfig, backend: str, beside: Sequence[str] = ()) -> tuple[Axis, ...]:

@@ -13,42 +13,42 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from modeldyno import plugins
-from modeldyno.core.load import multi_model
-from modeldyno.core.load.multi_model import CoHostedModelSpec
-from modeldyno.core.metrics.constraints import Constraint
-from modeldyno.core.metrics.measurement_plan import Plan
-from modeldyno.core.metrics.metric import METRICS, Query
-from modeldyno.core.report.chosen_plot import ChosenPlot, plot_of_parts
-from modeldyno.core.result.cost import Price
-from modeldyno.core.spec.knob import BATCH_SIZE, KnobValue, configure
-from modeldyno.core.spec.load_spec import OPEN_LOOP, Arrivals, Load, parse_rate
-from modeldyno.core.spec.probe_options import Observation, is_evaluation
-from modeldyno.core.stats.units import RATE, SECONDS, parse_bound
-from modeldyno.core.study.goal import Goal, Objective, Rank, goal_of_each_model
-from modeldyno.core.study.search_space import Axis, Space, parse_axis
-from modeldyno.core.study.study import LOADS, Budget, Study
-from modeldyno.environment import machine
-from modeldyno.errors import RequestError, UnknownName
-from modeldyno.identity import new_identity
+from modeldyno.base import plugins
+from modeldyno.base.errors import RequestError, UnknownName
+from modeldyno.base.identity import new_identity
+from modeldyno.base.job.knob import BATCH_SIZE, KnobValue, configure
+from modeldyno.base.job.load_spec import OPEN_LOOP, Arrivals, Load, parse_rate
+from modeldyno.base.job.probe_options import Observation, is_evaluation
+from modeldyno.base.metrics.constraints import Constraint
+from modeldyno.base.metrics.measurement_plan import Plan
+from modeldyno.base.metrics.metric import METRICS, Query
+from modeldyno.base.report.chosen_plot import ChosenPlot, plot_of_parts
+from modeldyno.base.result import multi_model
+from modeldyno.base.result.cost import Price
+from modeldyno.base.result.multi_model import CoHostedModelSpec
+from modeldyno.base.stats.units import RATE, SECONDS, parse_bound
+from modeldyno.engine.environment import machine
 from modeldyno.profiling import request, resolve_model
-from modeldyno.servers import triton_repository_reader, triton_written_knobs
+from modeldyno.serving.servers import triton_repository_reader, triton_written_knobs
 from modeldyno.sweeps import axes, value_parsers
 from modeldyno.sweeps.model_analyzer_keys import KEYS as ANALYZER_KEYS
 from modeldyno.sweeps.point_to_job import backends, canonical_name, check_axes
 from modeldyno.sweeps.schema import AIMS, FOREIGN, KEYS, STRATEGY
+from modeldyno.sweeps.study.goal import Goal, Objective, Rank, goal_of_each_model
+from modeldyno.sweeps.study.search_space import Axis, Space, parse_axis
+from modeldyno.sweeps.study.study import LOADS, Budget, Study
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from modeldyno.core.spec.job import Job
-    from modeldyno.core.spec.knob import Knob
-    from modeldyno.core.spec.model_ref import ModelRef
-    from modeldyno.documents.yaml_file import FileConfig, Tree
-    from modeldyno.servers.triton_repository_reader import TritonRepository
+    from modeldyno.base.job.job import Job
+    from modeldyno.base.job.knob import Knob
+    from modeldyno.base.job.model_ref import ModelRef
+    from modeldyno.base.yaml_file import FileConfig, Tree
+    from modeldyno.serving.servers.triton_repository_reader import TritonRepository
 
 PLAN = Plan(max_time=10.0, may_extend=True)
-"""Plan of verification trials; search trials are shorter, see `core.study.trial_effort`."""
+"""Plan of verification trials; search trials are shorter, see `sweeps.study.trial_effort`."""
 THROUGHPUT = "throughput"
 _DEFAULT_LOADS = "1..64*2"
 """Concurrency of a server where no load is given."""

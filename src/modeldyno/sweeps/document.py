@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from modeldyno.codec import study as codec_study
-from modeldyno.core.study.ranking import ranking
-from modeldyno.core.study.study import Study
-from modeldyno.interfaces.document import DocumentKind
+from modeldyno.base.document_kind import DocumentKind
+from modeldyno.sweeps import codec as codec_study
 from modeldyno.sweeps.recompute import check_study
-from modeldyno.views.study import blocks, page, tables
-from modeldyno.views.study.configurations import configurations_title
+from modeldyno.sweeps.study.ranking import ranking
+from modeldyno.sweeps.study.study import Study
+from modeldyno.sweeps.views import blocks, page, tables
+from modeldyno.sweeps.views.configurations import configurations_title
 
 
 def _encode(study: Study, **derived: Any) -> bytes:

@@ -12,18 +12,18 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from modeldyno.core.spec.job import Job
-from modeldyno.core.study.study import Study, Trial, TrialPurpose, TrialRequest, TrialState
-from modeldyno.core.study.trial_effort import trial_job
-from modeldyno.errors import ModelDynoError
-from modeldyno.interfaces.store import Store
+from modeldyno.base.errors import ModelDynoError
+from modeldyno.base.job.job import Job
+from modeldyno.stores.interface import Store
 from modeldyno.sweeps.point_to_job import job_at_point
+from modeldyno.sweeps.study.study import Study, Trial, TrialPurpose, TrialRequest, TrialState
+from modeldyno.sweeps.study.trial_effort import trial_job
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from modeldyno.core.result.result import Result
-    from modeldyno.core.study.search_space import Point
+    from modeldyno.base.result.result import Result
+    from modeldyno.sweeps.study.search_space import Point
 
 REUSED = "reused"
 _LOOKED_AT = frozenset({TrialPurpose.DEFAULT, TrialPurpose.SEARCH, TrialPurpose.BISECT})

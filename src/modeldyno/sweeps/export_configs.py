@@ -7,21 +7,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from modeldyno import codec, plugins
-from modeldyno.core.study.search_space import key
-from modeldyno.core.study.study import base_name, configuration_number
-from modeldyno.errors import ModelDynoError, RequestError
-from modeldyno.runtime.deploy_worker import write_deployments
-from modeldyno.views.study.tables import format_point
+from modeldyno.base import codec, plugins
+from modeldyno.base.errors import ModelDynoError, RequestError
+from modeldyno.serving.deploy_worker import write_deployments
+from modeldyno.sweeps.study.search_space import key
+from modeldyno.sweeps.study.study import base_name, configuration_number
+from modeldyno.sweeps.views.tables import format_point
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from modeldyno.core.result.result import Artifact
-    from modeldyno.core.spec.job import Job
-    from modeldyno.core.study.ranking import RankedConfiguration, Ranking
-    from modeldyno.core.study.study import Study
-    from modeldyno.interfaces.store import Store
+    from modeldyno.base.job.job import Job
+    from modeldyno.base.result.result import Artifact
+    from modeldyno.stores.interface import Store
+    from modeldyno.sweeps.study.ranking import RankedConfiguration, Ranking
+    from modeldyno.sweeps.study.study import Study
 
 TRITON = "config.pbtxt"
 _REPOSITORY = "repository"

@@ -12,22 +12,9 @@ from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from modeldyno import plugins
-from modeldyno.clock import monotonic
-from modeldyno.core.metrics.constraints import Answer
-from modeldyno.core.result.cost import with_cost
-from modeldyno.core.result.result import Loaded, Progressed
-from modeldyno.core.spec.knob import BATCH_SIZE
-from modeldyno.core.spec.probe_options import Observation
-from modeldyno.core.spec.static_options import Inspection
-from modeldyno.core.study import default_baseline, resume_guard, verification
-from modeldyno.core.study.bisection import bisected_axis, next_bisection_trial
-from modeldyno.core.study.search_space import key
-from modeldyno.core.study.study import Trial, TrialPurpose, TrialState
-from modeldyno.core.study.trial_effort import trial_job
-from modeldyno.core.study.verification import SEARCH_SHARE, TIME_SHARE, next_curve_trial
-from modeldyno.documents.live_loads import show_loads
-from modeldyno.errors import (
+from modeldyno.base import plugins
+from modeldyno.base.clock import monotonic
+from modeldyno.base.errors import (
     OutOfTime,
     RequestError,
     RunFailed,
@@ -36,24 +23,37 @@ from modeldyno.errors import (
     UnknownName,
     Unloadable,
 )
-from modeldyno.interfaces.loader import Executes, Form
-from modeldyno.runtime.interrupts import counted_interrupts
-from modeldyno.runtime.time_limit import TimeLimit
-from modeldyno.runtime.trial_executor import subprocess_executors
+from modeldyno.base.job.knob import BATCH_SIZE
+from modeldyno.base.job.probe_options import Observation
+from modeldyno.base.job.static_options import Inspection
+from modeldyno.base.metrics.constraints import Answer
+from modeldyno.base.result.cost import with_cost
+from modeldyno.base.result.result import Loaded, Progressed
+from modeldyno.engine.runtime.interrupts import counted_interrupts
+from modeldyno.engine.runtime.time_limit import TimeLimit
+from modeldyno.engine.runtime.trial_executor import subprocess_executors
+from modeldyno.models.interface import Executes, Form
+from modeldyno.profiling.views import brief
+from modeldyno.serving.loadtest.live_loads import show_loads
 from modeldyno.sweeps.earlier import EarlierTrials
 from modeldyno.sweeps.point_to_job import check_axes, check_dimensions, job_at_point
-from modeldyno.views import brief
+from modeldyno.sweeps.study import default_baseline, resume_guard, verification
+from modeldyno.sweeps.study.bisection import bisected_axis, next_bisection_trial
+from modeldyno.sweeps.study.search_space import key
+from modeldyno.sweeps.study.study import Trial, TrialPurpose, TrialState
+from modeldyno.sweeps.study.trial_effort import trial_job
+from modeldyno.sweeps.study.verification import SEARCH_SHARE, TIME_SHARE, next_curve_trial
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from modeldyno.core.result.result import Event, Result
-    from modeldyno.core.spec.input_spec import InputSpec
-    from modeldyno.core.spec.job import Job
-    from modeldyno.core.study.search_space import Axis
-    from modeldyno.core.study.study import Study, TrialRequest
-    from modeldyno.interfaces.store import Store
-    from modeldyno.runtime.trial_executor import TrialExecutor
+    from modeldyno.base.job.input_spec import InputSpec
+    from modeldyno.base.job.job import Job
+    from modeldyno.base.result.result import Event, Result
+    from modeldyno.engine.runtime.trial_executor import TrialExecutor
+    from modeldyno.stores.interface import Store
+    from modeldyno.sweeps.study.search_space import Axis
+    from modeldyno.sweeps.study.study import Study, TrialRequest
 
 Step = tuple["Study", "Trial", "Result | None"]
 """The Study with one more trial, that trial, and its Result if anything was run."""

@@ -14,9 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.core.study.search_space import Space, axis, parse_axis
-from modeldyno.documents.yaml_file import read_foreign_yaml
-from modeldyno.errors import RequestError, UnknownName
+from modeldyno.base.errors import RequestError, UnknownName
+from modeldyno.base.yaml_file import read_foreign_yaml
 from modeldyno.sweeps.model_analyzer_draft import (
     Draft,
     TranslatedSweep,
@@ -29,6 +28,7 @@ from modeldyno.sweeps.model_analyzer_draft import (
 from modeldyno.sweeps.model_analyzer_keys import FIELDS, KEYS, METRICS, METRICS_WITHOUT_COUNTERPART
 from modeldyno.sweeps.model_analyzer_model import SEARCH, draft_model, translate_model_config
 from modeldyno.sweeps.schema import KEYS as SWEEP_KEYS
+from modeldyno.sweeps.study.search_space import Space, axis, parse_axis
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

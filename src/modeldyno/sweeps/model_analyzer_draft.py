@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from modeldyno import options
-from modeldyno.errors import RequestError
+from modeldyno.base import options
+from modeldyno.base.errors import RequestError
 from modeldyno.sweeps.model_analyzer_keys import KEYS
 
 if TYPE_CHECKING:

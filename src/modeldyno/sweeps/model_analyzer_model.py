@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.errors import RequestError, UnknownName
-from modeldyno.servers import pbtxt
-from modeldyno.servers.triton_repository_reader import CONFIG
+from modeldyno.base.errors import RequestError, UnknownName
+from modeldyno.serving.servers import pbtxt
+from modeldyno.serving.servers.triton_repository_reader import CONFIG
 from modeldyno.sweeps.model_analyzer_draft import Draft, as_list, as_number, as_section, as_values
 from modeldyno.sweeps.model_analyzer_keys import (
     GENAI_PERF_FLAGS,

@@ -6,14 +6,14 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.documents.yaml_file import FileConfig
-from modeldyno.errors import RequestError, UnknownName
+from modeldyno.base.errors import RequestError, UnknownName
+from modeldyno.base.yaml_file import FileConfig
 from modeldyno.sweeps.schema import KEYS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from modeldyno.core.study.study import Budget, Study
+    from modeldyno.sweeps.study.study import Budget, Study
 
 MODELS = "models"
 """The key of a sweep file, and what it may not stand beside."""

@@ -10,22 +10,22 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from modeldyno import plugins
-from modeldyno.core.load import multi_model
-from modeldyno.core.spec.input_spec import BATCH
-from modeldyno.core.spec.knob import configure, find_knob
-from modeldyno.core.spec.load_spec import Arrivals, Load
-from modeldyno.core.study.search_space import product_of_knobs
-from modeldyno.core.study.study import LOADS
-from modeldyno.errors import RequestError, UnknownName
+from modeldyno.base import plugins
+from modeldyno.base.errors import RequestError, UnknownName
+from modeldyno.base.job.input_spec import BATCH
+from modeldyno.base.job.knob import configure, find_knob
+from modeldyno.base.job.load_spec import Arrivals, Load
+from modeldyno.base.result import multi_model
+from modeldyno.sweeps.study.search_space import product_of_knobs
+from modeldyno.sweeps.study.study import LOADS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
-    from modeldyno.core.spec.job import Job
-    from modeldyno.core.spec.knob import Knob, KnobValue
-    from modeldyno.core.study.search_space import Axis
-    from modeldyno.core.study.study import Study
+    from modeldyno.base.job.job import Job
+    from modeldyno.base.job.knob import Knob, KnobValue
+    from modeldyno.sweeps.study.search_space import Axis
+    from modeldyno.sweeps.study.study import Study
 
 BACKEND = "backend"
 """The axis that selects the backend."""

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from modeldyno.core.recompute.checks import FigureCheck, compare
-from modeldyno.core.recompute.result import (
-    check_judgement_list,
-    check_parts,
-    keep_answers,
-)
-from modeldyno.core.study.ranking import ranking
-from modeldyno.core.study.study import Study, Trial, TrialRequest
+from modeldyno.base.report.figure_checks import FigureCheck, compare
+from modeldyno.profiling.recompute import check_judgement_list, check_parts, keep_answers
+from modeldyno.sweeps.study.ranking import ranking
+from modeldyno.sweeps.study.study import Study, Trial, TrialRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from modeldyno.core.recompute.checks import Plain
-    from modeldyno.core.result.result import Result
+    from modeldyno.base.report.figure_checks import Plain
+    from modeldyno.base.result.result import Result
 
     FindResult = Callable[[str], Result | None]
     """Gives the Result of an id; None if there is none."""

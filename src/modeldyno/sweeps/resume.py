@@ -5,19 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from modeldyno import plugins
-from modeldyno.core.study.search_space import Space
-from modeldyno.core.study.study import TrialState, rerank_study
-from modeldyno.errors import ModelDynoError, RequestError
-from modeldyno.identity import new_identity
+from modeldyno.base import plugins
+from modeldyno.base.errors import ModelDynoError, RequestError
+from modeldyno.base.identity import new_identity
 from modeldyno.sweeps import axes, build
 from modeldyno.sweeps.point_to_job import check_axes
 from modeldyno.sweeps.schema import GOALS
+from modeldyno.sweeps.study.search_space import Space
+from modeldyno.sweeps.study.study import TrialState, rerank_study
 
 if TYPE_CHECKING:
-    from modeldyno.core.result.result import Result
-    from modeldyno.core.study.study import Study
-    from modeldyno.documents.yaml_file import FileConfig
+    from modeldyno.base.result.result import Result
+    from modeldyno.base.yaml_file import FileConfig
+    from modeldyno.sweeps.study.study import Study
 
 
 def check_resume(config: FileConfig) -> None:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from modeldyno import options
-from modeldyno.core.spec.load_spec import OPEN_LOOP
-from modeldyno.core.study.goal import Rank
+from modeldyno.base import options
+from modeldyno.base.job.load_spec import OPEN_LOOP
 from modeldyno.sweeps import model_analyzer_keys
+from modeldyno.sweeps.study.goal import Rank
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from modeldyno.options import Option
+    from modeldyno.base.options import Option
 
 STRATEGY = "quick"
 AIMS = {"objectives": None, "maximize": True, "minimize": False}

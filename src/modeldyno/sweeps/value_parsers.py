@@ -7,11 +7,11 @@ from contextlib import suppress
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from modeldyno import options
-from modeldyno.core.metrics.metric import canonical_statistic
-from modeldyno.core.spec.load_spec import parse_sequence
-from modeldyno.core.stats.units import BYTES, FRACTION, SECONDS, check_time_limit, parse_quantity
-from modeldyno.errors import RequestError, UnknownName
+from modeldyno.base import options
+from modeldyno.base.errors import RequestError, UnknownName
+from modeldyno.base.job.load_spec import parse_sequence
+from modeldyno.base.metrics.metric import canonical_statistic
+from modeldyno.base.stats.units import BYTES, FRACTION, SECONDS, check_time_limit, parse_quantity
 from modeldyno.profiling import request
 
 if TYPE_CHECKING:

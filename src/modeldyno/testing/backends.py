@@ -31,21 +31,21 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pytest
 
-from modeldyno import plugins
-from modeldyno.core.spec.knob import configure
-from modeldyno.environment.process_tree import list_process_tree
-from modeldyno.errors import RequestError, UnknownName
-from modeldyno.interfaces.session import CanCall, CanSend, HasServerStats
-from modeldyno.loadgen.single_request import send_once
+from modeldyno.base import plugins
+from modeldyno.base.errors import RequestError, UnknownName
+from modeldyno.base.job.knob import configure
+from modeldyno.base.system.process_tree import list_process_tree
+from modeldyno.engine.interfaces.session import CanCall, CanSend, HasServerStats
+from modeldyno.serving.loadgen.single_request import send_once
 from modeldyno.testing.loaders import imported_frameworks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from modeldyno.core.load.server_stats import ServerCounters
-    from modeldyno.core.spec.knob import Knob, KnobValue
-    from modeldyno.interfaces.backend import Backend
-    from modeldyno.interfaces.loader import Feed, Model
+    from modeldyno.base.job.knob import Knob, KnobValue
+    from modeldyno.engine.interfaces.backend import Backend
+    from modeldyno.engine.interfaces.server_stats import ServerCounters
+    from modeldyno.models.interface import Feed, Model
 
 _SETTLING_TIME = 0.2
 """Seconds after which a server has counted the requests that it has answered."""

@@ -22,17 +22,17 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import pytest
 
-from modeldyno import plugins
-from modeldyno.core.load.request_target import Endpoint, Reply, ServerInfo, Target, Transport
-from modeldyno.core.spec.input_spec import DTYPES, InputSpec
-from modeldyno.errors import RequestError
-from modeldyno.interfaces.client import Client, CountsWork
+from modeldyno.base import plugins
+from modeldyno.base.errors import RequestError
+from modeldyno.base.job.input_spec import DTYPES, InputSpec
+from modeldyno.engine.interfaces.request_target import Endpoint, Reply, ServerInfo, Target, Transport
+from modeldyno.serving.interfaces.client import Client, CountsWork
 from modeldyno.testing.loaders import imported_frameworks, is_one_sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from modeldyno.interfaces.loader import Feed
+    from modeldyno.models.interface import Feed
 
 SECRET = "Bearer s3cr3t"
 _DAMAGED = 200

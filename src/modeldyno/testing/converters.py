@@ -23,15 +23,15 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
-from modeldyno import plugins
+from modeldyno.base import plugins
 from modeldyno.conversion.recipe import ConversionOrder, carry_out
 from modeldyno.conversion.reference import read_reference
 from modeldyno.testing.loaders import imported_frameworks
 
 if TYPE_CHECKING:
-    from modeldyno.core.agreement.conversion import Converted
-    from modeldyno.core.spec.model_ref import ModelRef
-    from modeldyno.interfaces.converter import Converter
+    from modeldyno.base.job.model_ref import ModelRef
+    from modeldyno.conversion.agreement.conversion import Converted
+    from modeldyno.conversion.interface import Converter
 
 
 class ConverterSuite:

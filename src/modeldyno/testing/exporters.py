@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
-from modeldyno import plugins
+from modeldyno.base import plugins
 from modeldyno.testing.loaders import imported_frameworks
 from modeldyno.testing.reporters import HOSTILE, full_result
 from modeldyno.testing.sample_results import a_failed_result, a_result
@@ -29,8 +29,8 @@ from modeldyno.testing.sample_results import a_failed_result, a_result
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from modeldyno.core.result.result import Result
-    from modeldyno.interfaces.exchange import Exporter
+    from modeldyno.base.result.result import Result
+    from modeldyno.exchange.interface import Exporter
 
 
 class ExporterSuite:

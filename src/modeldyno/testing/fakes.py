@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from modeldyno.core.spec.input_spec import InputSpec
-from modeldyno.core.spec.model_ref import ModelIdentity
-from modeldyno.core.static.weights import Weight
-from modeldyno.interfaces.loader import Form, Model
+from modeldyno.base.job.input_spec import InputSpec
+from modeldyno.base.job.model_ref import ModelIdentity
+from modeldyno.models.interface import Form, Model
+from modeldyno.models.static.weights import Weight
 
 _WEIGHT = Weight(name="w", shape=(2, 3), dtype="float32", size=6, bytes=24, trainable=True)
 

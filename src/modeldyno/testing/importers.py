@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
-from modeldyno import codec, plugins
-from modeldyno.documents import import_
-from modeldyno.errors import ModelDynoError
+from modeldyno.base import codec, plugins
+from modeldyno.base.errors import ModelDynoError
+from modeldyno.exchange import import_
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,7 +8,7 @@ from __future__ import annotations
 from array import array
 from time import sleep
 
-from modeldyno.clock import perf_counter_ns
+from modeldyno.base.clock import perf_counter_ns
 
 
 class KnownLatency:

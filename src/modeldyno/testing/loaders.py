@@ -29,16 +29,16 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
-from modeldyno import plugins
-from modeldyno.core.spec.input_spec import DTYPES
-from modeldyno.core.static.weights import Weight
-from modeldyno.errors import RequestError, TrustRequired
-from modeldyno.interfaces.loader import Executes, Form, Loader, Model
+from modeldyno.base import plugins
+from modeldyno.base.errors import RequestError, TrustRequired
+from modeldyno.base.job.input_spec import DTYPES
+from modeldyno.models.interface import Executes, Form, Loader, Model
+from modeldyno.models.static.weights import Weight
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from modeldyno.core.spec.model_ref import ModelRef
+    from modeldyno.base.job.model_ref import ModelRef
 
 FRAMEWORKS = (
     "torch", "onnx", "onnxruntime", "transformers", "tensorflow", "jax", "torchao", "openvino", "sklearn",

@@ -20,14 +20,14 @@ from typing import ClassVar
 
 import pytest
 
-from modeldyno import plugins
-from modeldyno.clock import perf_counter
-from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.metrics.measurement import Distribution, Measurement
-from modeldyno.core.metrics.measurement_plan import Plan
-from modeldyno.core.metrics.metric import METRICS
-from modeldyno.core.result.result import Event, Progressed
-from modeldyno.interfaces.probe import Pass, Probe, Subject
+from modeldyno.base import plugins
+from modeldyno.base.clock import perf_counter
+from modeldyno.base.metrics.doubt import Doubt
+from modeldyno.base.metrics.measurement import Distribution, Measurement
+from modeldyno.base.metrics.measurement_plan import Plan
+from modeldyno.base.metrics.metric import METRICS
+from modeldyno.base.result.result import Event, Progressed
+from modeldyno.engine.interfaces.probe import Pass, Probe, Subject
 from modeldyno.testing.fakes import a_model
 from modeldyno.testing.known_latency import KnownLatency
 from modeldyno.testing.loaders import imported_frameworks

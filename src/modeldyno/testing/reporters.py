@@ -20,21 +20,21 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
-from modeldyno import plugins
-from modeldyno.core.metrics.constraints import Constraint
-from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement, observed_number
-from modeldyno.core.metrics.measurement_plan import Plan
-from modeldyno.core.result.result import Environment, Fact, Failure, FailureKind, Result
-from modeldyno.core.spec.input_spec import InputSpec
-from modeldyno.core.spec.model_ref import ModelIdentity
+from modeldyno.base import plugins
+from modeldyno.base.job.input_spec import InputSpec
+from modeldyno.base.job.model_ref import ModelIdentity
+from modeldyno.base.metrics.constraints import Constraint
+from modeldyno.base.metrics.doubt import Doubt
+from modeldyno.base.metrics.measurement import Distribution, Interval, Measurement, observed_number
+from modeldyno.base.metrics.measurement_plan import Plan
+from modeldyno.base.result.result import Environment, Fact, Failure, FailureKind, Result
 from modeldyno.testing.sample_results import a_job, a_result, an_inspection
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from modeldyno.core.metrics.constraints import Judgement
-    from modeldyno.interfaces.reporter import Reporter
+    from modeldyno.base.metrics.constraints import Judgement
+    from modeldyno.reports.interface import Reporter
 
 HOSTILE = (
     "<script>alert(1)</script><img src=x onerror=alert(1)>",

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from modeldyno.core.agreement.agreement import FirstDifference, ModelAgreement, OutputFigures, TopAgreement
-from modeldyno.core.agreement.conversion import (
+from modeldyno.base.job.input_spec import InputSpec
+from modeldyno.base.job.model_ref import ModelIdentity
+from modeldyno.conversion.agreement.agreement import (
+    FirstDifference,
+    ModelAgreement,
+    OutputFigures,
+    TopAgreement,
+)
+from modeldyno.conversion.agreement.conversion import (
     Conversion,
     ConversionFailure,
     ConversionFailureKind,
     Converted,
 )
-from modeldyno.core.agreement.inner_values import End
-from modeldyno.core.agreement.rule import Sameness
-from modeldyno.core.spec.input_spec import InputSpec
-from modeldyno.core.spec.model_ref import ModelIdentity
+from modeldyno.conversion.agreement.inner_values import End
+from modeldyno.conversion.agreement.rule import Sameness
 
 
 def an_agreement(verdict: Sameness = Sameness.AGREES, error: float = 4.5e-7) -> ModelAgreement:

@@ -5,11 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement, observed_number, pack
-from modeldyno.core.result.result import Artifact, Environment, Failure, FailureKind, Result
-from modeldyno.core.result.static_data import MemoryItem, Module, Operator, SizePoint, StaticReport
-from modeldyno.core.result.trace_data import (
+from modeldyno.base.job.input_spec import InputSpec
+from modeldyno.base.job.job import Job
+from modeldyno.base.job.model_ref import ModelIdentity, ModelRef
+from modeldyno.base.job.static_options import Inspection
+from modeldyno.base.metrics.doubt import Doubt
+from modeldyno.base.metrics.measurement import Distribution, Interval, Measurement, observed_number, pack
+from modeldyno.base.result.result import Artifact, Environment, Failure, FailureKind, Result
+from modeldyno.base.result.static_data import MemoryItem, Module, Operator, SizePoint, StaticReport
+from modeldyno.base.result.trace_data import (
     EventKind,
     ExecutedOp,
     Layer,
@@ -18,10 +22,6 @@ from modeldyno.core.result.trace_data import (
     RedundantOp,
     TraceReport,
 )
-from modeldyno.core.spec.input_spec import InputSpec
-from modeldyno.core.spec.job import Job
-from modeldyno.core.spec.model_ref import ModelIdentity, ModelRef
-from modeldyno.core.spec.static_options import Inspection
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from math import inf
 
-from modeldyno.core.comparison.comparison import CandidateComparison, Change, ChangeVerdict, Comparison
-from modeldyno.core.comparison.trend import Reading, Trend, trend
-from modeldyno.core.load.capacity import Capacity
-from modeldyno.core.load.capacity_steps import CapacitySearch, SearchEnd
-from modeldyno.core.load.load_curve import LoadCurve, LoadPoint
-from modeldyno.core.metrics.constraints import Answer, Constraint
-from modeldyno.core.metrics.measurement import Interval
-from modeldyno.core.metrics.metric import Query
+from modeldyno.base.metrics.constraints import Answer, Constraint
+from modeldyno.base.metrics.measurement import Interval
+from modeldyno.base.metrics.metric import Query
+from modeldyno.comparison.change.comparison import CandidateComparison, Change, ChangeVerdict, Comparison
+from modeldyno.comparison.change.trend import Reading, Trend, trend
+from modeldyno.serving.load.capacity import Capacity
+from modeldyno.serving.load.capacity_steps import CapacitySearch, SearchEnd
+from modeldyno.serving.load.load_curve import LoadCurve, LoadPoint
 from modeldyno.testing.sample_results import a_result, a_small_result
 
 BOUND = Constraint.parse("latency.p99 <= 30ms")

@@ -7,9 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.core.metrics.constraints import Constraint
-from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement, observed_number
-from modeldyno.core.result.result import (
+from modeldyno.base.job.input_spec import InputSpec
+from modeldyno.base.job.job import Job
+from modeldyno.base.job.knob import KnobValue
+from modeldyno.base.job.load_spec import Load
+from modeldyno.base.job.model_ref import ModelIdentity, ModelRef
+from modeldyno.base.metrics.constraints import Constraint
+from modeldyno.base.metrics.measurement import Distribution, Interval, Measurement, observed_number
+from modeldyno.base.result.result import (
     Environment,
     Event,
     Failure,
@@ -19,19 +24,14 @@ from modeldyno.core.result.result import (
     Result,
     fold,
 )
-from modeldyno.core.spec.input_spec import InputSpec
-from modeldyno.core.spec.job import Job
-from modeldyno.core.spec.knob import KnobValue
-from modeldyno.core.spec.load_spec import Load
-from modeldyno.core.spec.model_ref import ModelIdentity, ModelRef
-from modeldyno.core.study.goal import Goal, Objective
-from modeldyno.core.study.search_space import Space, parse_axis
-from modeldyno.core.study.study import Study
-from modeldyno.runtime.events import empty_result
+from modeldyno.engine.runtime.events import empty_result
+from modeldyno.sweeps.study.goal import Goal, Objective
+from modeldyno.sweeps.study.search_space import Space, parse_axis
+from modeldyno.sweeps.study.study import Study
 from modeldyno.testing.sample_results import a_job
 
 if TYPE_CHECKING:
-    from modeldyno.interfaces.executor import Executor
+    from modeldyno.engine.interfaces.executor import Executor
 
 DIGEST = "sha256:" + "5a" * 32
 HARDWARE = {"processor": "a test processor", "cores": 2}

@@ -18,17 +18,17 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
-from modeldyno import plugins
-from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.metrics.measurement import Distribution, Measurement
-from modeldyno.core.metrics.metric import METRICS
-from modeldyno.interfaces.load_stages import WatchStage
+from modeldyno.base import plugins
+from modeldyno.base.metrics.doubt import Doubt
+from modeldyno.base.metrics.measurement import Distribution, Measurement
+from modeldyno.base.metrics.metric import METRICS
+from modeldyno.models.load_stages import WatchStage
 from modeldyno.testing.loaders import imported_frameworks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from modeldyno.interfaces.sampler import Sampler
+    from modeldyno.engine.interfaces.sampler import Sampler
 
 RUN = (
     WatchStage.IDLE,

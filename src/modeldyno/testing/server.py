@@ -26,10 +26,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from modeldyno.core.load.request_log import Column
-from modeldyno.core.stats.statistics import load_numpy
-from modeldyno.environment.process_tree import end_with_parent
-from modeldyno.errors import ModelDynoError, RunFailed, UnknownName
+from modeldyno.base.errors import ModelDynoError, RunFailed, UnknownName
+from modeldyno.base.stats.statistics import load_numpy
+from modeldyno.base.system.process_tree import end_with_parent
+from modeldyno.serving.load.request_log import Column
 from modeldyno.testing import server_tensorflow_grpc
 from modeldyno.testing.server_faults import FAULTS, NUMBERS
 from modeldyno.testing.server_http import NOTHING, ServerConnection, ServerState

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from modeldyno.core.result.request_outcome import RequestOutcome
+from modeldyno.base.result.request_outcome import RequestOutcome
 from modeldyno.testing.server_response import ServerResponse
 
 _Json = dict[str, Any]

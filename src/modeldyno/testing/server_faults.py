@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from modeldyno.core.result.request_outcome import RequestOutcome
+from modeldyno.base.result.request_outcome import RequestOutcome
 from modeldyno.testing.server_response import ServerResponse, problem
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
-from modeldyno.clock import monotonic_ns
+from modeldyno.base.clock import monotonic_ns
 from modeldyno.testing.server_faults import FAULTS, NUMBERS, set_to_reset
 from modeldyno.testing.server_protocols import RequestHead, Site
 from modeldyno.testing.server_queue import COLUMNS, Ledger, Workers

@@ -10,9 +10,9 @@ from heapq import heappop, heappush
 from itertools import chain, count
 from typing import TYPE_CHECKING, Any, Protocol
 
-from modeldyno.clock import monotonic_ns
-from modeldyno.core.stats.statistics import load_numpy
-from modeldyno.loadgen.kernel_timer import make_timer
+from modeldyno.base.clock import monotonic_ns
+from modeldyno.base.stats.statistics import load_numpy
+from modeldyno.serving.loadgen.kernel_timer import make_timer
 from modeldyno.testing.service_model import Service, moment_of, work_done_by
 
 if TYPE_CHECKING:

@@ -9,8 +9,9 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.adapters.clients import protobuf
-from modeldyno.adapters.clients.tensorflow_grpc import (
+from modeldyno.base.clock import monotonic_ns
+from modeldyno.serving.clients import protobuf
+from modeldyno.serving.clients.tensorflow_grpc import (
     ANY,
     METADATA_REQUEST,
     MODEL,
@@ -19,11 +20,10 @@ from modeldyno.adapters.clients.tensorflow_grpc import (
     SERVICE,
     SHAPE,
 )
-from modeldyno.clock import monotonic_ns
 from modeldyno.testing.server_tensorflow import METHOD, SIGNATURE, VERSION, name_servable
 
 if TYPE_CHECKING:
-    from modeldyno.adapters.clients.protobuf import Schema
+    from modeldyno.serving.clients.protobuf import Schema
     from modeldyno.testing.server_http import ServerState
 
 STATUS = "/tensorflow.serving.ModelService/GetModelStatus"

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from modeldyno.core.stats.statistics import Samples, load_numpy
-from modeldyno.errors import RequestError, UnknownName
+from modeldyno.base.errors import RequestError, UnknownName
+from modeldyno.base.stats.statistics import Samples, load_numpy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

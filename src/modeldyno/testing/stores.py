@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from modeldyno.core.load.load_curve import LoadPoint
-from modeldyno.core.metrics.measurement import Distribution
-from modeldyno.core.result.result import Environment
-from modeldyno.core.result.where import matches
-from modeldyno.core.result.where_text import parse
-from modeldyno.core.spec.model_ref import ModelIdentity
-from modeldyno.core.study.study import Trial, TrialPurpose, TrialRequest, TrialState
-from modeldyno.errors import RequestError, StoreError
+from modeldyno.base.errors import RequestError, StoreError
+from modeldyno.base.job.model_ref import ModelIdentity
+from modeldyno.base.metrics.measurement import Distribution
+from modeldyno.base.result.result import Environment
+from modeldyno.base.result.where import matches
+from modeldyno.base.result.where_text import parse
+from modeldyno.serving.load.load_curve import LoadPoint
+from modeldyno.sweeps.study.study import Trial, TrialPurpose, TrialRequest, TrialState
 from modeldyno.testing.sample_conversions import a_conversion
 from modeldyno.testing.sample_results import a_failed_result, a_job, a_result, a_small_result
 from modeldyno.testing.sample_series import a_capacity, a_comparison, a_ladder
@@ -36,11 +36,11 @@ from modeldyno.testing.sample_studies import a_study
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from modeldyno.core.result.result import Result
-    from modeldyno.core.spec.job import Job
-    from modeldyno.core.spec.knob import KnobValue
-    from modeldyno.core.study.study import Study
-    from modeldyno.interfaces.store import Entry, Store
+    from modeldyno.base.job.job import Job
+    from modeldyno.base.job.knob import KnobValue
+    from modeldyno.base.result.result import Result
+    from modeldyno.stores.interface import Entry, Store
+    from modeldyno.sweeps.study.study import Study
 
 
 def ids(entries: Sequence[Entry]) -> list[str]:

@@ -18,20 +18,20 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
-from modeldyno import plugins
-from modeldyno.core.metrics.constraints import Answer
-from modeldyno.core.metrics.metric import Query
-from modeldyno.core.study.search_space import Space, key
-from modeldyno.core.study.study import Study, Trial, TrialPurpose, TrialRequest, TrialState
-from modeldyno.errors import RequestError
+from modeldyno.base import plugins
+from modeldyno.base.errors import RequestError
+from modeldyno.base.metrics.constraints import Answer
+from modeldyno.base.metrics.metric import Query
+from modeldyno.sweeps.study.search_space import Space, key
+from modeldyno.sweeps.study.study import Study, Trial, TrialPurpose, TrialRequest, TrialState
 from modeldyno.testing.sample_studies import a_study, make_goal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from modeldyno.core.study.goal import Goal
-    from modeldyno.core.study.search_space import Point
-    from modeldyno.interfaces.strategy import Strategy
+    from modeldyno.sweeps.interface import Strategy
+    from modeldyno.sweeps.study.goal import Goal
+    from modeldyno.sweeps.study.search_space import Point
 
 _HEAVY = ("numpy", "scipy", "torch", "optuna")
 RATE, LATE = Query.parse("throughput"), Query.parse("latency.p99")
@@ -223,7 +223,7 @@ class StrategySuite:
     def test_importing_it_imports_no_framework(self) -> None:
         """It can be named without imports."""
         code = (
-            f"import sys; from modeldyno import plugins; plugins.strategy({self.name!r})\n"
+            f"import sys; from modeldyno.base import plugins; plugins.strategy({self.name!r})\n"
             f"print([module for module in {_HEAVY!r} if module in sys.modules])"
         )
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -7,23 +7,23 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from modeldyno import codec
+from modeldyno.base import codec
+from modeldyno.base.job.probe_options import Observation
+from modeldyno.base.metrics.metric import Query
+from modeldyno.base.progress import Progress
+from modeldyno.base.views.text import format_rough_duration
 from modeldyno.cli.actions import options as cli_options
 from modeldyno.cli.actions.output_options import OutputTargets, first_error
 from modeldyno.comparison.advise import AdviseOptions, advise
-from modeldyno.core.metrics.metric import Query
-from modeldyno.core.spec.probe_options import Observation
-from modeldyno.loadtest.replicas import CostOptions
+from modeldyno.comparison.views.advice import advice, sentence
+from modeldyno.engine.runtime.session import open_run_session
+from modeldyno.engine.runtime.time_limit import TimeLimit
 from modeldyno.profiling.run import INTERRUPTED, OK
-from modeldyno.progress import Progress
-from modeldyno.runtime.session import open_run_session
-from modeldyno.runtime.time_limit import TimeLimit
-from modeldyno.views.advice.blocks import advice, sentence
-from modeldyno.views.text import format_rough_duration
+from modeldyno.serving.loadtest.replicas import CostOptions
 
 if TYPE_CHECKING:
-    from modeldyno.core.advice.advice import Advice
-    from modeldyno.core.spec.job import Job
+    from modeldyno.base.job.job import Job
+    from modeldyno.comparison.change.advice import Advice
 
 
 def run(**options: Any) -> int:

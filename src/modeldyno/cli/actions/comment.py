@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from modeldyno import codec
+from modeldyno.base import codec
 from modeldyno.comparison import pr_comment
 
 

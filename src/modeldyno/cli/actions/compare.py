@@ -9,33 +9,33 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from modeldyno.base.errors import RequestError, RunFailed
+from modeldyno.base.job.probe_options import Observation
+from modeldyno.base.progress import Progress
+from modeldyno.base.result.result import Result
+from modeldyno.base.stats.schedule import QUICK, RoundSchedule
+from modeldyno.base.views.text import format_rough_duration
 from modeldyno.cli.actions import options as cli_options
 from modeldyno.cli.actions.output_options import OutputTargets, report_hint, requested_optimizer
-from modeldyno.codec import comparison as codec_comparison
+from modeldyno.comparison import codec as codec_comparison
+from modeldyno.comparison.change.build import CompareOptions, parse_smallest_effects
+from modeldyno.comparison.change.comparison import ChangeVerdict
 from modeldyno.comparison.explain import run_comparison
 from modeldyno.comparison.operands import resolve_operands
 from modeldyno.comparison.run import any_failed, build_comparison
-from modeldyno.core.comparison.build import CompareOptions, parse_smallest_effects
-from modeldyno.core.comparison.comparison import ChangeVerdict
-from modeldyno.core.comparison.schedule import QUICK, RoundSchedule
-from modeldyno.core.result.result import Result
-from modeldyno.core.spec.probe_options import Observation
-from modeldyno.errors import RequestError, RunFailed
+from modeldyno.comparison.views import blocks as comparison_blocks
+from modeldyno.engine.runtime.session import open_run_session
+from modeldyno.engine.runtime.time_limit import TimeLimit
 from modeldyno.profiling import request
 from modeldyno.profiling.run import BROKEN, FAILED, INTERRUPTED, OK, UNDECIDED, JudgedResult
-from modeldyno.progress import Progress
-from modeldyno.runtime.session import open_run_session
-from modeldyno.runtime.time_limit import TimeLimit
-from modeldyno.views import ViewOptions
-from modeldyno.views.comparison import blocks as comparison_blocks
-from modeldyno.views.text import format_rough_duration
+from modeldyno.profiling.views import ViewOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from modeldyno.core.comparison.comparison import Comparison
-    from modeldyno.core.spec.job import Job
-    from modeldyno.core.spec.knob import KnobValue
+    from modeldyno.base.job.job import Job
+    from modeldyno.base.job.knob import KnobValue
+    from modeldyno.comparison.change.comparison import Comparison
 
 
 def run(**options: Any) -> int:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import Any
 
+from modeldyno.base.codec import plain
+from modeldyno.base.progress import Progress
+from modeldyno.base.result.result import Progressed
 from modeldyno.cli.actions.options import split_list
 from modeldyno.cli.actions.output_options import OutputTargets
-from modeldyno.codec import plain
 from modeldyno.conversion.request import ConversionRequest
 from modeldyno.conversion.run import convert
-from modeldyno.core.result.result import Progressed
+from modeldyno.conversion.views.blocks import blocks, headline
 from modeldyno.profiling.run import BROKEN, OK
-from modeldyno.progress import Progress
-from modeldyno.views import ViewOptions
-from modeldyno.views.conversion.blocks import blocks, headline
+from modeldyno.profiling.views import ViewOptions
 
 
 def run(**options: Any) -> int:

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from modeldyno import codec, plugins
+from modeldyno.base import codec, plugins
+from modeldyno.base.clock import monotonic
+from modeldyno.base.errors import RequestError
 from modeldyno.cli.actions.output_options import OutputTargets
 from modeldyno.cli.actions.printing import ignore_broken_pipe
-from modeldyno.clock import monotonic
-from modeldyno.environment.devices import read_devices
-from modeldyno.errors import RequestError
-from modeldyno.views import devices as view
+from modeldyno.engine.environment.devices import read_devices
+from modeldyno.engine.views import devices as view
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from modeldyno.environment.devices import DeviceReading
+    from modeldyno.engine.environment.devices import DeviceReading
 
 _HOME, _END_OF_LINE, _BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
 """What moves a terminal to its first line, and erases the rest of a line and what is below."""

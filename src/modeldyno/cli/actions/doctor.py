@@ -5,6 +5,8 @@ from __future__ import annotations
 from itertools import islice
 from typing import Any
 
+from modeldyno.base.progress import Progress
+from modeldyno.base.views.text import format_rough_duration
 from modeldyno.cli.actions.options import request_from_options
 from modeldyno.cli.actions.output_options import OutputTargets
 from modeldyno.comparison.calibrate import (
@@ -15,12 +17,10 @@ from modeldyno.comparison.calibrate import (
     check_machine,
     run_against_itself,
 )
-from modeldyno.core.comparison.build import parse_max_regressions
+from modeldyno.comparison.change.build import parse_max_regressions
+from modeldyno.engine.runtime.session import open_run_session
+from modeldyno.engine.runtime.time_limit import TimeLimit
 from modeldyno.profiling.run import JudgedResult
-from modeldyno.progress import Progress
-from modeldyno.runtime.session import open_run_session
-from modeldyno.runtime.time_limit import TimeLimit
-from modeldyno.views.text import format_rough_duration
 
 
 def run(**options: Any) -> None:

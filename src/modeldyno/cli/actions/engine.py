@@ -9,10 +9,10 @@ from pathlib import Path
 
 import click
 
-from modeldyno.core.stats.units import BYTES, format_quantity
-from modeldyno.errors import RequestError
-from modeldyno.servers import install
-from modeldyno.servers.triton import CONTAINERS, find_other_tritonserver, find_tritonserver
+from modeldyno.base.errors import RequestError
+from modeldyno.base.stats.units import BYTES, format_quantity
+from modeldyno.serving.servers import install
+from modeldyno.serving.servers.triton import CONTAINERS, find_other_tritonserver, find_tritonserver
 
 
 def install_engine(name: str, options: tuple[str, ...]) -> None:

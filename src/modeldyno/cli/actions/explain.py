@@ -5,14 +5,18 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from modeldyno.base.errors import RequestError
+from modeldyno.base.metrics.measurement_plan import Plan
+from modeldyno.base.progress import Progress
+from modeldyno.base.views.text import format_rough_duration
 from modeldyno.cli.actions.options import request_from_options
 from modeldyno.cli.actions.output_options import OutputTargets, report_hint
-from modeldyno.codec import explanation as codec_explanation
-from modeldyno.core.load.explanation import ECHO
-from modeldyno.core.metrics.measurement_plan import Plan
-from modeldyno.documents.lookup import find_any
-from modeldyno.errors import RequestError
-from modeldyno.loadtest.explanation import (
+from modeldyno.profiling.resolve_model import names_model
+from modeldyno.profiling.run import FAILED, INTERRUPTED, OK, JudgedResult
+from modeldyno.profiling.views import ViewOptions
+from modeldyno.serving.codec import explanation as codec_explanation
+from modeldyno.serving.load.explanation import ECHO
+from modeldyno.serving.loadtest.explanation import (
     ExplainOptions,
     describe_plan,
     explain_results,
@@ -21,16 +25,12 @@ from modeldyno.loadtest.explanation import (
     plan_explanation,
     results_of,
 )
-from modeldyno.profiling.resolve_model import names_model
-from modeldyno.profiling.run import FAILED, INTERRUPTED, OK, JudgedResult
-from modeldyno.progress import Progress
-from modeldyno.views import ViewOptions
-from modeldyno.views.load import explanation as view
-from modeldyno.views.text import format_rough_duration
+from modeldyno.serving.views import explanation as view
+from modeldyno.stores.lookup import find_any
 
 if TYPE_CHECKING:
-    from modeldyno.core.load.explanation import Explanation
-    from modeldyno.core.result.result import Result
+    from modeldyno.base.result.result import Result
+    from modeldyno.serving.load.explanation import Explanation
 
 
 def run(**options: Any) -> int:

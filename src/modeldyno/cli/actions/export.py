@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from modeldyno.documents.export import export_to
+from modeldyno.exchange.export import export_to
 
 
 def run(document: str, places: tuple[str, ...]) -> None:

@@ -11,28 +11,28 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from modeldyno import codec, plugins
+from modeldyno.base import codec, plugins
+from modeldyno.base.errors import RequestError
+from modeldyno.base.metrics.constraints import Verdict
+from modeldyno.base.metrics.metric import METRICS, Better, Query
+from modeldyno.base.stats.units import BYTES
 from modeldyno.cli.actions import options as cli_options
 from modeldyno.cli.actions.printing import ignore_broken_pipe
 from modeldyno.comparison.calibrate import describe_stored_calibration, find_calibration_run
-from modeldyno.core.comparison.build import CompareOptions, parse_max_regressions
-from modeldyno.core.comparison.gate_report import Undecided
-from modeldyno.core.metrics.constraints import Verdict
-from modeldyno.core.metrics.metric import METRICS, Better, Query
-from modeldyno.core.stats.units import BYTES
-from modeldyno.documents.catalog import BRANCH
-from modeldyno.documents.export import FORMATS, render_comment
-from modeldyno.documents.write import write
-from modeldyno.errors import RequestError
+from modeldyno.comparison.change.build import CompareOptions, parse_max_regressions
+from modeldyno.comparison.change.gate_report import Undecided
+from modeldyno.comparison.views import gate
+from modeldyno.exchange.export import FORMATS, render_comment
 from modeldyno.profiling.run import BROKEN, FAILED, OK, UNDECIDED
-from modeldyno.views.comparison import gate
+from modeldyno.reports.write import write
+from modeldyno.stores.catalog import BRANCH
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from modeldyno.base.errors import ModelDynoError
     from modeldyno.cli.actions.output_options import OutputTargets
-    from modeldyno.core.comparison.gate_report import GateReport
-    from modeldyno.errors import ModelDynoError
+    from modeldyno.comparison.change.gate_report import GateReport
     from modeldyno.profiling.run import JudgedResult
 
 CODES = {Verdict.HELD: OK, Verdict.BROKEN: BROKEN, Verdict.UNDECIDED: UNDECIDED}

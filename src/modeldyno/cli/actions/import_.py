@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from modeldyno.base.metrics.constraints import Constraint
 from modeldyno.cli.actions.output_options import OutputTargets, verdict_line
-from modeldyno.core.metrics.constraints import Constraint
-from modeldyno.documents import import_
+from modeldyno.exchange import import_
 from modeldyno.profiling.run import judge_result
-from modeldyno.views import ViewOptions, overview
+from modeldyno.profiling.views import ViewOptions, overview
 
 
 def run(**options: Any) -> int:

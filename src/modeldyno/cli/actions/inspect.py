@@ -6,24 +6,24 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from modeldyno import views
+from modeldyno.base.errors import InputRefused, RequestError
+from modeldyno.base.metrics.measurement_plan import Plan
+from modeldyno.base.progress import Progress
+from modeldyno.base.stats.schedule import name_refusing_side
 from modeldyno.cli.actions.options import request_from_options
 from modeldyno.cli.actions.output_options import OutputTargets, requested_optimizer, verdict_line
 from modeldyno.cli.actions.printing import ignore_broken_pipe, print_blocks, print_result
-from modeldyno.core.comparison.schedule import name_refusing_side
-from modeldyno.core.metrics.measurement_plan import Plan
-from modeldyno.errors import InputRefused, RequestError
+from modeldyno.engine.runtime.time_limit import TimeLimit
+from modeldyno.profiling import views
 from modeldyno.profiling.request import make_inspection
 from modeldyno.profiling.run import INTERRUPTED, run_request
-from modeldyno.progress import Progress
-from modeldyno.runtime.time_limit import TimeLimit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from modeldyno.core.result.result import Result
-    from modeldyno.core.spec.job import Job
-    from modeldyno.errors import ModelDynoError
+    from modeldyno.base.errors import ModelDynoError
+    from modeldyno.base.job.job import Job
+    from modeldyno.base.result.result import Result
     from modeldyno.profiling.request import Request
     from modeldyno.profiling.run import JudgedResult
 
@@ -92,8 +92,8 @@ def _measure_all(
 def _compare(results: Sequence[Result], targets: OutputTargets, options: dict[str, Any]) -> None:
     """Compare the Results of two models, and store and report the comparison."""
     from modeldyno.cli.actions import compare  # noqa: PLC0415 - only --compare needs them
+    from modeldyno.comparison.change.build import CompareOptions  # noqa: PLC0415
     from modeldyno.comparison.run import build_comparison  # noqa: PLC0415
-    from modeldyno.core.comparison.build import CompareOptions  # noqa: PLC0415
 
     comparison = build_comparison(results, CompareOptions())
     compare.store_comparison(comparison, targets)

@@ -10,11 +10,11 @@ from typing import Any, NoReturn
 
 import click
 
+from modeldyno.base.errors import ModelDynoError, RequestError, UnknownName
+from modeldyno.base.report.blocks import Table, make_table, shorten
 from modeldyno.cli import COMMANDS, cli, print_error, run_command
 from modeldyno.cli.job_file import expand_job_file, takes_job_files
-from modeldyno.core.report.blocks import Table, make_table, shorten
-from modeldyno.documents.job_file import COMMAND, FileJob, read_jobs
-from modeldyno.errors import ModelDynoError, RequestError, UnknownName
+from modeldyno.profiling.job_file import COMMAND, FileJob, read_jobs
 
 _INTERRUPTED, _TERMINATED = 130, 143
 _STATES = {0: "done", 1: "broken", 5: "undecided", 2: "refused", 3: "lacks an extra", 4: "failed"}
@@ -115,8 +115,8 @@ _WHAT_CHARS, _FOUND_CHARS = 26, 29
 
 def table_of_jobs(finished: Sequence[FinishedJob]) -> Table:
     """List the jobs: how each ended, what it found, and the document that shows more."""
-    from modeldyno.kinds import kind_of  # noqa: PLC0415 - only a finished job needs the kinds
-    from modeldyno.views.text import shorten_ids  # noqa: PLC0415
+    from modeldyno.base.kinds import kind_of  # noqa: PLC0415 - only a finished job needs the kinds
+    from modeldyno.base.views.text import shorten_ids  # noqa: PLC0415
 
     documents = [done.made[-1] if done.made else None for done in finished]
     names = iter(shorten_ids([document.id for document in documents if document is not None]))

@@ -10,7 +10,7 @@ import click
 from modeldyno.cli import COMMANDS, cli
 from modeldyno.cli.defaults import NEVER_IN_FILES
 from modeldyno.cli.job_file import takes_job_files
-from modeldyno.documents.job_file import COMMAND, JOBS, MATRIX
+from modeldyno.profiling.job_file import COMMAND, JOBS, MATRIX
 from modeldyno.sweeps.schema import KEYS as SWEEP_KEYS
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 
 from modeldyno.cli.actions.printing import print_blocks
-from modeldyno.documents.catalog import list_documents
-from modeldyno.views import listing
-from modeldyno.views.lists import conclusions, studies
+from modeldyno.profiling.views import listing
+from modeldyno.profiling.views.lists import conclusions, studies
+from modeldyno.stores.catalog import list_documents
 
 _NOTHING = "Nothing is stored yet; modeldyno profile MODEL stores what it measures."
 _MORE = 5

@@ -13,35 +13,35 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from modeldyno.base.errors import RequestError
+from modeldyno.base.job.load_spec import Arrivals, Load, parse_rate
+from modeldyno.base.job.probe_options import Observation
+from modeldyno.base.kinds import kind_of
+from modeldyno.base.metrics.constraints import Verdict
+from modeldyno.base.options import LOAD
+from modeldyno.base.progress import Progress
+from modeldyno.base.report.blocks import Notice, Severity
+from modeldyno.base.stats.units import SECONDS, format_quantity
+from modeldyno.base.views.text import count, format_rough_duration
 from modeldyno.cli.actions import options as cli_options
 from modeldyno.cli.actions.output_options import OutputTargets, report_hint
 from modeldyno.cli.actions.printing import print_blocks
 from modeldyno.cli.actions.profile import print_outcome
-from modeldyno.core.load.capacity import Capacity
-from modeldyno.core.load.capacity_steps import SearchEnd
-from modeldyno.core.load.endpoint_url import parse_headers
-from modeldyno.core.load.load_curve import LoadCurve, ends_at_plateau, parse_ladder
-from modeldyno.core.load.series_steps import missing_loads, next_load
-from modeldyno.core.metrics.constraints import Verdict
-from modeldyno.core.report.blocks import Notice, Severity
-from modeldyno.core.spec.load_spec import Arrivals, Load, parse_rate
-from modeldyno.core.spec.probe_options import Observation
-from modeldyno.core.stats.units import SECONDS, format_quantity
-from modeldyno.core.trace.carbon import Emission
-from modeldyno.documents.live_loads import show_loads
-from modeldyno.errors import RequestError
-from modeldyno.kinds import kind_of
-from modeldyno.loadtest import series as loads
-from modeldyno.loadtest.replicas import CostAnswer, CostOptions
-from modeldyno.options import LOAD
+from modeldyno.engine.trace.carbon import Emission
 from modeldyno.profiling import request
 from modeldyno.profiling.run import BROKEN, FAILED, INTERRUPTED, OK, UNDECIDED, run_request
-from modeldyno.progress import Progress
-from modeldyno.views.load import page as load_page
-from modeldyno.views.text import count, format_rough_duration
+from modeldyno.serving.load.capacity import Capacity
+from modeldyno.serving.load.capacity_steps import SearchEnd
+from modeldyno.serving.load.endpoint_url import parse_headers
+from modeldyno.serving.load.load_curve import LoadCurve, ends_at_plateau, parse_ladder
+from modeldyno.serving.load.series_steps import missing_loads, next_load
+from modeldyno.serving.loadtest import series as loads
+from modeldyno.serving.loadtest.live_loads import show_loads
+from modeldyno.serving.loadtest.replicas import CostAnswer, CostOptions
+from modeldyno.serving.views import page as load_page
 
 if TYPE_CHECKING:
-    from modeldyno.core.report.blocks import Block
+    from modeldyno.base.report.blocks import Block
 
 _VARIABLE = re.compile(r"\$(?:(\w+)|\{([^}]*)\})", re.ASCII)
 
@@ -105,7 +105,7 @@ _SEARCH_VALUES = ("concurrency", "most", "measurements", "max_time")
 
 def _go_on(ctx: click.Context, targets: OutputTargets, planned: CostOptions, options: dict[str, Any]) -> int:
     """Resume or rerank a stored series; return the exit code. Only options that were typed count."""
-    from modeldyno.loadtest import resume  # noqa: PLC0415 - one load needs none of it
+    from modeldyno.serving.loadtest import resume  # noqa: PLC0415 - one load needs none of it
 
     if options["resume"] is not None and options["rerank"] is not None:
         raise RequestError("--resume and --rerank exclude each other; give one of them.")

@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.errors import LINE, RequestError
+from modeldyno.base.errors import LINE, RequestError
 from modeldyno.sweeps.model_analyzer import read_config, translate
 from modeldyno.sweeps.model_analyzer_draft import DroppedKey, as_names
 from modeldyno.sweeps.model_analyzer_keys import KEYS

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from modeldyno.core.metrics.measurement_plan import Plan
-from modeldyno.core.metrics.metric import canonical_statistic as canonical_statistic  # noqa: PLC0414 - by name
-from modeldyno.core.spec.load_spec import parse_sequence as parse_sequence  # noqa: PLC0414 - as above
-from modeldyno.errors import RequestError
+from modeldyno.base.errors import RequestError
+from modeldyno.base.job.load_spec import parse_sequence as parse_sequence  # noqa: PLC0414 - as above
+from modeldyno.base.metrics.measurement_plan import Plan
+from modeldyno.base.metrics.metric import canonical_statistic as canonical_statistic  # noqa: PLC0414 - by name
 from modeldyno.profiling import request
 from modeldyno.profiling.request import Request
 

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from modeldyno import plugins
-from modeldyno.errors import UnknownName
-from modeldyno.plugins import scaffold
+from modeldyno.base import plugins
+from modeldyno.base.errors import UnknownName
+from modeldyno.base.plugins import scaffold
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from modeldyno.core.spec.knob import Knob
+    from modeldyno.base.job.knob import Knob
 
 _METRICS = "metrics"
 _USES = {

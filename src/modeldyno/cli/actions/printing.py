@@ -7,21 +7,22 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from modeldyno import plugins, views
+from modeldyno.base import plugins
+from modeldyno.base.stats.sanitize import escape_json
+from modeldyno.base.views.view_options import PLAIN, ViewOptions
 from modeldyno.cli import silence_stdout
-from modeldyno.core.advice.rules import findings
-from modeldyno.core.stats.sanitize import escape_json
-from modeldyno.views.advice.findings import pointer
-from modeldyno.views.view_options import PLAIN, ViewOptions
+from modeldyno.profiling import views
+from modeldyno.profiling.findings.rules import findings
+from modeldyno.profiling.views.findings import pointer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from rich.console import Console
 
-    from modeldyno.core.metrics.constraints import Judgement
-    from modeldyno.core.report.blocks import Block
-    from modeldyno.core.result.result import Result
+    from modeldyno.base.metrics.constraints import Judgement
+    from modeldyno.base.report.blocks import Block
+    from modeldyno.base.result.result import Result
 
 
 @contextmanager
@@ -48,7 +49,7 @@ def print_result(
     if not verbose:
         print_blocks(*views.overview(result, options))
         return
-    from modeldyno.core.report.blocks import drop_empty_columns  # noqa: PLC0415 - only --verbose needs it
+    from modeldyno.base.report.blocks import drop_empty_columns  # noqa: PLC0415 - only --verbose needs it
 
     print_blocks(*views.blocks(result, options))
     if (numbers := views.numbers(result, modules=False)).rows:

@@ -10,27 +10,27 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from modeldyno.base.errors import ModelDynoError, RequestError
+from modeldyno.base.job.probe_options import Observation, parse_token_counts
+from modeldyno.base.metrics.constraints import Verdict
+from modeldyno.base.metrics.measurement_plan import LENGTHS
+from modeldyno.base.progress import Progress
+from modeldyno.base.stats.schedule import PLAN
+from modeldyno.base.views.text import format_rough_duration
 from modeldyno.cli.actions import gate_options
 from modeldyno.cli.actions import options as cli_options
 from modeldyno.cli.actions.output_options import OutputTargets, requested_optimizer, verdict_line
 from modeldyno.cli.actions.printing import ignore_broken_pipe, print_blocks, print_hint, print_result
 from modeldyno.comparison.baseline import find_baseline, is_checkout, measure_checkout, possible_names
+from modeldyno.comparison.change.gate_report import GateReport
+from modeldyno.comparison.change.gate_rule import GateRule
 from modeldyno.comparison.gate import run_gate as measure_gate
-from modeldyno.core.comparison.gate_report import GateReport
-from modeldyno.core.comparison.gate_rule import GateRule
-from modeldyno.core.comparison.schedule import PLAN
-from modeldyno.core.metrics.constraints import Verdict
-from modeldyno.core.metrics.measurement_plan import LENGTHS
-from modeldyno.core.spec.probe_options import Observation, parse_token_counts
-from modeldyno.core.trace.carbon import Emission
-from modeldyno.errors import ModelDynoError, RequestError
-from modeldyno.loadtest.replicas import CostOptions
+from modeldyno.engine.runtime.session import open_run_session
+from modeldyno.engine.runtime.time_limit import TimeLimit
+from modeldyno.engine.trace.carbon import Emission
 from modeldyno.profiling import request
 from modeldyno.profiling.run import INTERRUPTED, OK, UNDECIDED, JudgedResult, judge_result, run_request
-from modeldyno.progress import Progress
-from modeldyno.runtime.session import open_run_session
-from modeldyno.runtime.time_limit import TimeLimit
-from modeldyno.views.text import format_rough_duration
+from modeldyno.serving.loadtest.replicas import CostOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from modeldyno.core.stats.units import BYTES, format_quantity
-from modeldyno.documents.catalog import prune_documents
-from modeldyno.views.text import count
+from modeldyno.base.stats.units import BYTES, format_quantity
+from modeldyno.base.views.text import count
+from modeldyno.stores.catalog import prune_documents
 
 
 def run(*, before: str, keep: int, dry_run: bool) -> None:

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from modeldyno import codec
+from modeldyno.base import codec
 from modeldyno.cli.actions.output_options import OutputTargets
 from modeldyno.cli.actions.printing import ignore_broken_pipe, print_blocks
-from modeldyno.documents.import_ import reconcile
-from modeldyno.documents.lookup import find
-from modeldyno.views.load.reconciliation import blocks, headline
+from modeldyno.exchange.import_ import reconcile
+from modeldyno.exchange.views.reconciliation import blocks, headline
+from modeldyno.stores.lookup import find
 
 if TYPE_CHECKING:
-    from modeldyno.core.load.reconciliation import Reconciliation
+    from modeldyno.exchange.reconciliation import Reconciliation
 
 
 def run(**options: Any) -> None:

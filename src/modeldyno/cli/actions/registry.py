@@ -7,21 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from modeldyno import codec, plugins
+from modeldyno.base import codec, plugins
+from modeldyno.base.errors import RequestError
+from modeldyno.base.identity import actor
+from modeldyno.base.job.version_name import VersionName
+from modeldyno.base.stats.sanitize import clean
+from modeldyno.base.views.text import count, shorten_ids
 from modeldyno.cli.actions import worker as worker_action
 from modeldyno.cli.actions.output_options import OutputTargets
 from modeldyno.cli.actions.printing import print_blocks
-from modeldyno.core.registry.answer import AnswerState
-from modeldyno.core.registry.names import VersionName
-from modeldyno.core.registry.policy import DEFAULT
-from modeldyno.core.registry.records import OPEN, TaskState
-from modeldyno.core.stats.sanitize import clean
-from modeldyno.documents.catalog import store_document
-from modeldyno.documents.lookup import find_any
-from modeldyno.environment.idle import IdleRule
-from modeldyno.errors import RequestError
-from modeldyno.identity import actor
-from modeldyno.loadtest.replicas import CostOptions
+from modeldyno.engine.environment.idle import IdleRule
 from modeldyno.profiling.run import BROKEN, OK, UNDECIDED
 from modeldyno.registry import answer as answering
 from modeldyno.registry import changes, deployment, webhooks
@@ -29,18 +24,23 @@ from modeldyno.registry.attach import attach_document, detach_documents
 from modeldyno.registry.overview import version_overview
 from modeldyno.registry.policies import all_policies, check_policy_request, find_policy, read_policy
 from modeldyno.registry.push import push_version
+from modeldyno.registry.records.answer import AnswerState
+from modeldyno.registry.records.policy import DEFAULT
+from modeldyno.registry.records.records import OPEN, TaskState
 from modeldyno.registry.register import Registration, as_metric, named_metrics, read_registration, register
+from modeldyno.registry.views import answer as answer_view
+from modeldyno.registry.views import lists
+from modeldyno.registry.views import version as version_view
 from modeldyno.registry.worker import WorkerOptions
 from modeldyno.registry.worker_process import start_worker
-from modeldyno.views.registry import answer as answer_view
-from modeldyno.views.registry import lists
-from modeldyno.views.registry import version as version_view
-from modeldyno.views.text import count, shorten_ids
+from modeldyno.serving.loadtest.replicas import CostOptions
+from modeldyno.stores.catalog import store_document
+from modeldyno.stores.lookup import find_any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from modeldyno.core.registry.records import Version
+    from modeldyno.registry.records.records import Version
     from modeldyno.registry.register import Registered
     from modeldyno.registry.worker_process import StartedWorker
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from modeldyno.documents.lookup import find_any
-from modeldyno.documents.write import write_report
+from modeldyno.reports.write import write_report
+from modeldyno.stores.lookup import find_any
 
 
 def run(**options: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from modeldyno.documents.catalog import remove_documents
+from modeldyno.stores.catalog import remove_documents
 
 
 def run(results: tuple[str, ...]) -> None:

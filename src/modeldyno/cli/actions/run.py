@@ -13,14 +13,14 @@ from typing import NoReturn
 
 import click
 
-from modeldyno import plugins
+from modeldyno.base import plugins
+from modeldyno.base.codec import check_directory
+from modeldyno.base.errors import ModelDynoError, RequestError
+from modeldyno.base.stats.sanitize import clean
+from modeldyno.base.views.text import count
 from modeldyno.cli.actions import job_run
-from modeldyno.codec import check_directory
-from modeldyno.core.stats.sanitize import clean
-from modeldyno.documents.job_file import check_job_numbers, is_job_address
-from modeldyno.errors import ModelDynoError, RequestError
+from modeldyno.profiling.job_file import check_job_numbers, is_job_address
 from modeldyno.regions.recorder import AtExit, profiled
-from modeldyno.views.text import count
 
 _RAISED, _INTERRUPTED = 1, 130
 """Exit codes of Python for a script that raised, or was ended by Ctrl-C."""
@@ -100,7 +100,7 @@ def _print_summary(process: int, json_path: Path | None) -> None:
     """Print the tables and save the document, unless in a forked child of the script."""
     if os.getpid() != process:
         return
-    from modeldyno import codec  # noqa: PLC0415 - not before the script is over
+    from modeldyno.base import codec  # noqa: PLC0415 - not before the script is over
     from modeldyno.regions.summary import render_text  # noqa: PLC0415
 
     profiled.disable()

@@ -6,7 +6,7 @@ import json
 
 import click
 
-from modeldyno import codec
+from modeldyno.base import codec
 from modeldyno.cli.actions import job_schema
 from modeldyno.sweeps import schema as sweeps_schema
 

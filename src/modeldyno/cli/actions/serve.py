@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from modeldyno.core.stats.sanitize import clean
-from modeldyno.environment.running_servers import forget, is_recorded, stop_running
-from modeldyno.errors import RunFailed
+from modeldyno.base.errors import RunFailed
+from modeldyno.base.stats.sanitize import clean
+from modeldyno.engine.environment.running_servers import forget, is_recorded, stop_running
 from modeldyno.profiling.request import parse_settings
-from modeldyno.profiling.serve import serve_model
-from modeldyno.servers.server_process import find_cause, read_tail
+from modeldyno.serving.serve import serve_model
+from modeldyno.serving.servers.server_process import find_cause, read_tail
 
 if TYPE_CHECKING:
-    from modeldyno.environment.running_servers import ServerRecord
+    from modeldyno.engine.environment.running_servers import ServerRecord
 
 _LOOK = 0.25
 """Seconds between two looks whether the server still runs."""

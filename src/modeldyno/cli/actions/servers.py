@@ -6,11 +6,11 @@ from dataclasses import asdict
 
 import click
 
-from modeldyno import codec
+from modeldyno.base import codec
 from modeldyno.cli.actions.output_options import OutputTargets
-from modeldyno.environment import running_servers as running
-from modeldyno.environment.server_usage import read_usage
-from modeldyno.views import servers as view
+from modeldyno.engine.environment import running_servers as running
+from modeldyno.engine.environment.server_usage import read_usage
+from modeldyno.serving.views import servers as view
 
 
 def list_servers(json_path: str | None, *, stats: bool) -> None:

@@ -7,32 +7,32 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from modeldyno import codec, plugins
+from modeldyno.base import codec, plugins
+from modeldyno.base.errors import RequestError
+from modeldyno.base.kinds import kind_of
+from modeldyno.base.metrics.measurement import Interval
+from modeldyno.base.metrics.metric import METRICS
+from modeldyno.base.result.result import Result
 from modeldyno.cli.actions.options import split_list
 from modeldyno.cli.actions.printing import print_blocks, print_document, print_result
-from modeldyno.core.load.capacity import Capacity
-from modeldyno.core.load.load_curve import LoadCurve
-from modeldyno.core.metrics.measurement import Interval
-from modeldyno.core.metrics.metric import METRICS
-from modeldyno.core.result.result import Result
-from modeldyno.core.study.study import Study
-from modeldyno.core.trace.carbon import Emission, with_carbon
-from modeldyno.documents.catalog import caching_reader
-from modeldyno.documents.lookup import find, find_any
-from modeldyno.errors import RequestError
-from modeldyno.kinds import kind_of
-from modeldyno.loadtest.replicas import CostAnswer, CostOptions
+from modeldyno.comparison.views.blocks import memory_diff_blocks
+from modeldyno.engine.trace.carbon import Emission, with_carbon
+from modeldyno.exchange.views.job_text import job_text
 from modeldyno.profiling.run import judge_result
-from modeldyno.views import ViewOptions
-from modeldyno.views.advice.findings import findings_of
-from modeldyno.views.comparison.blocks import memory_diff_blocks
-from modeldyno.views.job_text import job_text
+from modeldyno.profiling.views import ViewOptions
+from modeldyno.profiling.views.findings import findings_of
+from modeldyno.serving.load.capacity import Capacity
+from modeldyno.serving.load.load_curve import LoadCurve
+from modeldyno.serving.loadtest.replicas import CostAnswer, CostOptions
+from modeldyno.stores.catalog import caching_reader
+from modeldyno.stores.lookup import find, find_any
+from modeldyno.sweeps.study.study import Study
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from modeldyno.core.metrics.constraints import Answer, Constraint
-    from modeldyno.document import StoredDocument
+    from modeldyno.base.document import StoredDocument
+    from modeldyno.base.metrics.constraints import Answer, Constraint
 
 
 def run(**options: Any) -> int | None:

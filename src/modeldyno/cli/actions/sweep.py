@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from modeldyno.base.errors import RequestError
+from modeldyno.base.options import LOAD, PLAN
+from modeldyno.base.yaml_file import FileConfig, Tree
 from modeldyno.cli.actions import sweep_models, sweep_study
 from modeldyno.cli.actions.printing import ignore_broken_pipe
-from modeldyno.documents.job_file import is_job_address, read_job
-from modeldyno.documents.yaml_file import FileConfig, Tree
-from modeldyno.errors import RequestError
-from modeldyno.options import LOAD, PLAN
+from modeldyno.profiling.job_file import is_job_address, read_job
 from modeldyno.profiling.run import OK
 from modeldyno.sweeps.model_analyzer import read_model_analyzer
 from modeldyno.sweeps.model_set import MODELS, split_models

@@ -7,26 +7,26 @@ from collections import Counter
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from modeldyno import plugins
+from modeldyno.base import plugins
+from modeldyno.base.clock import monotonic
+from modeldyno.base.errors import RequestError
+from modeldyno.base.option_spelling import spell_for_command_line
+from modeldyno.base.report.blocks import Notice, Severity, make_table, note, shorten
+from modeldyno.base.views.text import count, format_rough_duration
 from modeldyno.cli.actions.printing import print_blocks
-from modeldyno.clock import monotonic
-from modeldyno.core.report.blocks import Notice, Severity, make_table, note, shorten
-from modeldyno.core.study import trial_effort
-from modeldyno.core.study.default_baseline import MOST as DEFAULT_LOADS
-from modeldyno.core.study.verification import RIVALS, ROUNDS
-from modeldyno.errors import RequestError
-from modeldyno.option_spelling import spell_for_command_line
 from modeldyno.sweeps.loop import check_study
 from modeldyno.sweeps.point_to_job import job_at_point
-from modeldyno.views.study.tables import format_point
-from modeldyno.views.text import count, format_rough_duration
+from modeldyno.sweeps.study import trial_effort
+from modeldyno.sweeps.study.default_baseline import MOST as DEFAULT_LOADS
+from modeldyno.sweeps.study.verification import RIVALS, ROUNDS
+from modeldyno.sweeps.views.tables import format_point
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from modeldyno.core.report.blocks import Block
-    from modeldyno.core.study.search_space import Axis
-    from modeldyno.core.study.study import Study
+    from modeldyno.base.report.blocks import Block
+    from modeldyno.sweeps.study.search_space import Axis
+    from modeldyno.sweeps.study.study import Study
 
 _MOST_CHECKED, _PATIENCE, _REASON = 100_000, 2.0, 240
 """Limits of the check: points, seconds, and characters of a reason."""

@@ -8,27 +8,27 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from modeldyno.base.clock import monotonic
+from modeldyno.base.codec import json_array
+from modeldyno.base.progress import Progress
+from modeldyno.base.report.blocks import Heading
 from modeldyno.cli.actions import sweep_dry_run, sweep_study
 from modeldyno.cli.actions.printing import ignore_broken_pipe, print_blocks
-from modeldyno.clock import monotonic
-from modeldyno.codec import json_array
-from modeldyno.codec import study as codec_study
-from modeldyno.core.report.blocks import Heading
-from modeldyno.core.study.ranking import rank_models, ranking
-from modeldyno.documents.write import write_several
 from modeldyno.profiling.run import INTERRUPTED, OK
-from modeldyno.progress import Progress
+from modeldyno.reports.write import write_several
 from modeldyno.sweeps import build, loop
+from modeldyno.sweeps import codec as codec_study
 from modeldyno.sweeps.loop import run_study
 from modeldyno.sweeps.model_set import share_of_budget
-from modeldyno.views.study.tables import models_table
+from modeldyno.sweeps.study.ranking import rank_models, ranking
+from modeldyno.sweeps.views.tables import models_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from modeldyno.base.yaml_file import FileConfig
     from modeldyno.cli.actions.output_options import OutputTargets
-    from modeldyno.core.study.study import Study
-    from modeldyno.documents.yaml_file import FileConfig
+    from modeldyno.sweeps.study.study import Study
 
 
 def begin(configs: Sequence[FileConfig], options: dict[str, Any]) -> int:

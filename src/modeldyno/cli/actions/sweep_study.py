@@ -11,34 +11,34 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from modeldyno import plugins
+from modeldyno.base import plugins
+from modeldyno.base.errors import RequestError
+from modeldyno.base.metrics.constraints import Verdict
+from modeldyno.base.progress import Progress
+from modeldyno.base.report.blocks import note
+from modeldyno.base.stats.units import SECONDS, format_quantity
+from modeldyno.base.views.text import count, format_rough_duration
 from modeldyno.cli.actions import sweep_dry_run
 from modeldyno.cli.actions.output_options import OutputTargets
 from modeldyno.cli.actions.printing import print_blocks
-from modeldyno.codec import study as codec_study
-from modeldyno.core.metrics.constraints import Verdict
-from modeldyno.core.report.blocks import note
-from modeldyno.core.stats.units import SECONDS, format_quantity
-from modeldyno.core.study import resume_guard, verification
-from modeldyno.core.study.ranking import Ranking, ranking
-from modeldyno.documents.lookup import find_study
-from modeldyno.errors import RequestError
 from modeldyno.profiling.run import BROKEN, FAILED, INTERRUPTED, OK, UNDECIDED
-from modeldyno.progress import Progress
+from modeldyno.profiling.views import ViewOptions
+from modeldyno.stores.lookup import find_study
 from modeldyno.sweeps import build, export_configs, loop
+from modeldyno.sweeps import codec as codec_study
 from modeldyno.sweeps.loop import run_study
 from modeldyno.sweeps.resume import check_rerank, check_resume, rerank_stored, resume_study
-from modeldyno.views import ViewOptions
-from modeldyno.views.study import blocks as study_blocks
-from modeldyno.views.study.sweep_command import goal_words
-from modeldyno.views.text import count, format_rough_duration
+from modeldyno.sweeps.study import resume_guard, verification
+from modeldyno.sweeps.study.ranking import Ranking, ranking
+from modeldyno.sweeps.views import blocks as study_blocks
+from modeldyno.sweeps.views.sweep_command import goal_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from modeldyno.core.study.search_space import Axis
-    from modeldyno.core.study.study import Budget, Study
-    from modeldyno.documents.yaml_file import FileConfig
+    from modeldyno.base.yaml_file import FileConfig
+    from modeldyno.sweeps.study.search_space import Axis
+    from modeldyno.sweeps.study.study import Budget, Study
 
 
 def begin(config: FileConfig, options: dict[str, Any]) -> int:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from modeldyno.core.report.blocks import clean
-from modeldyno.documents.catalog import change_tags
+from modeldyno.base.report.blocks import clean
+from modeldyno.stores.catalog import change_tags
 
 
 def run(result: str, tags: tuple[str, ...], remove: bool) -> None:

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from modeldyno import codec
+from modeldyno.base import codec
+from modeldyno.base.errors import RequestError, RunFailed
 from modeldyno.cli.actions.output_options import OutputTargets
 from modeldyno.cli.actions.printing import ignore_broken_pipe, print_blocks
 from modeldyno.comparison.history import trend_of
-from modeldyno.errors import RequestError, RunFailed
+from modeldyno.comparison.views.trend import blocks, headline
 from modeldyno.profiling import request
 from modeldyno.profiling.run import BROKEN, OK
-from modeldyno.views.comparison.trend import blocks, headline
 
 if TYPE_CHECKING:
-    from modeldyno.core.comparison.trend import Trend
+    from modeldyno.comparison.change.trend import Trend
 
 
 def run(**options: Any) -> int:

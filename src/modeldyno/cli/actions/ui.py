@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from modeldyno.core.stats.sanitize import clean
+from modeldyno.base.stats.sanitize import clean
+from modeldyno.base.views.text import count
 from modeldyno.dashboard.server import serve, write_pages
-from modeldyno.views.text import count
 
 
 def run(*, export: str | None, token_file: str | None, **options: Any) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from modeldyno import codec
+from modeldyno.base import codec
 from modeldyno.cli.actions.output_options import OutputTargets
-from modeldyno.documents.verify import verify
+from modeldyno.exchange.verify import verify
+from modeldyno.exchange.views.recomputation import blocks, headline
 from modeldyno.profiling.run import BROKEN, OK
-from modeldyno.views.recomputation import blocks, headline
 
 
 def run(document: str, json_path: str | None, quiet: bool) -> int:

@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from modeldyno.core.registry.policy import Window
-from modeldyno.core.registry.records import TaskState
-from modeldyno.core.stats.sanitize import clean
-from modeldyno.core.stats.units import SECONDS, check_time_limit, parse_quantity
-from modeldyno.environment.idle import IdleRule
-from modeldyno.identity import new_identity
+from modeldyno.base.identity import new_identity
+from modeldyno.base.stats.sanitize import clean
+from modeldyno.base.stats.units import SECONDS, check_time_limit, parse_quantity
+from modeldyno.base.views.text import format_rough_duration, format_utc
+from modeldyno.engine.environment.idle import IdleRule
 from modeldyno.profiling.run import OK, UNDECIDED
 from modeldyno.registry.ray_cluster import run_on_ray
+from modeldyno.registry.records.policy import Window
+from modeldyno.registry.records.records import TaskState
 from modeldyno.registry.targets import named_device
 from modeldyno.registry.webhooks import read_hooks
 from modeldyno.registry.worker import TaskDone, WorkerOptions, run_worker
 from modeldyno.registry.worker_process import ALL, check_ray_device, run_on_each_device, worker_device
-from modeldyno.views.text import format_rough_duration, format_utc
 
 if TYPE_CHECKING:
-    from modeldyno.core.registry.records import Task
+    from modeldyno.registry.records.records import Task
 
 
 def run(**options: Any) -> int:

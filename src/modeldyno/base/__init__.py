@@ -1,0 +1,3 @@
+"""What everything is built on: values, statistics, metrics, results, documents, plugins."""
+
+from __future__ import annotations

@@ -1,0 +1,209 @@
+"""The load on a server: when requests are due, how many may be in flight, and for how long."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+from modeldyno.base.errors import RequestError, UnknownName
+
+_FREE_FAILURES = 3
+"""Consecutive failed requests after which a slot does not pause yet."""
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 0.001, 0.05
+"""Seconds of the pause after one more failure, doubled with each further one; and the longest pause."""
+
+
+class Arrivals(StrEnum):
+    """When requests are due."""
+
+    CLOSED = "closed"
+    """As soon as a slot becomes free: the server sets the pace."""
+    CONSTANT = "constant"
+    """At equal intervals, whatever the server does."""
+    POISSON = "poisson"
+    """At random (a Poisson process) with a mean rate."""
+    BURST = "burst"
+    """Several at once, the bursts at equal intervals."""
+    SEQUENCES = "sequences"
+    """Sequences begin at random (a Poisson process); each sends its requests one after the other."""
+    TRACE = "trace"
+    """At the times in a file."""
+
+
+OPEN_LOOP = (Arrivals.CONSTANT, Arrivals.POISSON, Arrivals.BURST, Arrivals.SEQUENCES)
+"""Arrivals at a rate."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """The load; times in seconds, rates in requests per second."""
+
+    arrivals: Arrivals = Arrivals.CLOSED
+    concurrency: int | None = None
+    """Closed loop: the slots. Otherwise the most requests in flight; further ones wait, and their latency
+    includes the ~    wait. None is one slot, or no limit."""
+    rate: float | None = None
+    """Mean rate at which requests are due, or sequences begin; None in a closed loop or for a trace."""
+    burst: int = 1
+    """Requests in a burst."""
+    trace: str | None = None
+    """File of due times: one number of seconds per line, or JSON lines with ``timestamp`` (milliseconds)."""
+    requests: int | None = None
+    """Requests to measure after the warm-up, failed ones included; None: as many as the time allows."""
+    duration: float | None = None
+    """Length of the steady window; None: until the Plan is met."""
+    ramp: float = 0.0
+    """Time over which slots or rate ramp up."""
+    timeout: float = 60.0
+    """Time from sending a request to giving it up."""
+    within: float | None = None
+    """Latency up to which an answer counts as good."""
+    retries: int = 0
+    """Retries of a request that was refused, rejected, or lost before any answer; each is counted."""
+    drivers: int = 1
+    """Driver processes."""
+    sequence: tuple[int, int] | None = None
+    """Fewest and most requests of a sequence, for stateful models: each slot has one sequence open, and sends
+    its requests one after the other. (0, 0): as many as its stream of the input data. None: no sequences."""
+
+    def __post_init__(self) -> None:
+        """Refuse an invalid load with one sentence."""
+        for broken, message in _contradictions(self):
+            if broken:
+                raise RequestError(f"{message}.")
+
+    @property
+    def slots(self) -> int | None:
+        """Most requests in flight; None without a limit."""
+        return (self.concurrency or 1) if self.arrivals is Arrivals.CLOSED else self.concurrency
+
+    @property
+    def closed(self) -> bool:
+        """Whether the server sets the pace."""
+        return self.arrivals is Arrivals.CLOSED
+
+    def longest(self, max_time: float) -> float:
+        """Return the seconds that it may take, warm-up included, where a measurement may take `max_time`."""
+        if self.duration is not None:  # the warm-up may take a third of it
+            return self.ramp + 1.5 * self.duration + 1.0
+        return self.ramp + max_time
+
+    def __str__(self) -> str:
+        """Describe it in a few words."""
+        if self.closed:
+            return f"concurrency {self.slots}{_in_sequences(self)}"
+        limit = f", at most {self.concurrency} at once" if self.concurrency else ""
+        if self.arrivals is Arrivals.SEQUENCES:
+            return f"{self.rate:,g} sequences/s of {format_sequence(self.sequence or (0, 0))}{limit}"
+        limit += _in_sequences(self)
+        if self.arrivals is Arrivals.TRACE:
+            return f"trace {self.trace}{limit}"
+        several = f" in bursts of {self.burst}" if self.arrivals is Arrivals.BURST else f" {self.arrivals}"
+        return f"{self.rate:,g}/s{several}{limit}"
+
+
+def pause_after(failures: int, *, answered: bool) -> float:
+    """Return the seconds that a slot of a closed loop pauses after consecutive failed requests.
+
+    A failing server answers at once: without a pause it would be flooded with requests. A few failures among
+    good answers cause no pause, so that they do not change the load.
+
+    Args:
+        failures: number of consecutive failures; after 0 there is no pause.
+        answered: whether any request was answered well yet. Until then the pause is the longest at once, as a
+            mistyped name is likelier than an overloaded server.
+    """
+    if failures and not answered:
+        return _LONGEST_PAUSE
+    if failures <= _FREE_FAILURES:
+        return 0.0
+    return min(_LONGEST_PAUSE, _SHORTEST_PAUSE * 2.0 ** min(failures - _FREE_FAILURES - 1, 30))
+
+
+def _contradictions(load: Load) -> tuple[tuple[bool, str], ...]:
+    """Return each condition that must not hold, with its message."""
+    paced = load.arrivals not in {Arrivals.CLOSED, Arrivals.TRACE}
+    arriving = load.arrivals is Arrivals.SEQUENCES
+    positive = {"rate": load.rate, "duration": load.duration, "timeout": load.timeout, "within": load.within}
+    counted = {
+        "concurrency": load.concurrency, "requests": load.requests, "burst": load.burst,
+        "drivers": load.drivers,
+    }  # fmt: skip
+    return (
+        (paced and load.rate is None, f"{load.arrivals} arrivals need a rate, such as `rate=100`"),
+        (load.closed and load.rate is not None, "A closed loop has no rate: its server sets the pace"),
+        (load.arrivals is Arrivals.TRACE and not load.trace, "Arrivals from a trace need its file"),
+        *(
+            (value is not None and not 0 < value < math.inf, f"The {name} of a load is {value}, not positive")
+            for name, value in positive.items()
+        ),
+        *(
+            (value is not None and value < 1, f"A load needs at least 1 as its {name}, not {value}")
+            for name, value in counted.items()
+        ),
+        (
+            arriving and load.sequence is None,
+            "Sequences that begin at a rate need `sequence`: how many requests each has",
+        ),
+        (
+            load.sequence is not None and not (load.closed or arriving) and load.concurrency is None,
+            "Sequences at a rate need `concurrency`: how many of them are open at once",
+        ),
+        (load.retries < 0 or not load.ramp >= 0, "Neither retries nor the ramp of a load can be negative"),
+    )
+
+
+def _in_sequences(load: Load) -> str:
+    return "" if load.sequence is None else f" in sequences of {format_sequence(load.sequence)}"
+
+
+def format_sequence(sequence: tuple[int, int]) -> str:
+    """Return the length of sequences as `parse_sequence` reads it."""
+    fewest, most = sequence
+    if not most:
+        return _STREAMS
+    return str(fewest) if fewest == most else f"{fewest}..{most}"
+
+
+def parse_sequence(value: object) -> tuple[int, int] | None:
+    """Read the length of sequences: ``20``, ``10..30``, or ``data``; None stays None.
+
+    Raises:
+        RequestError: it is none of these.
+    """
+    if value is None:
+        return None
+    if value == _STREAMS:
+        return 0, 0
+    text = "..".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
+    match = re.fullmatch(r"(\d{1,9})(?:\.\.(\d{1,9}))?", text.strip())
+    fewest, most = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
+    if not 1 <= fewest <= most:
+        raise RequestError(
+            f"`sequence` '{text}' is not a length of sequences; write 20, 10..30, or {_STREAMS} for that of "
+            "each stream of the input data."
+        )
+    return fewest, most
+
+
+_STREAMS = "data"
+_RATE = re.compile(r"(?P<rate>\d+(?:\.\d+)?(?:e\d+)?)(?:/s)?(?::(?P<kind>[a-z]+)(?:=(?P<burst>\d+))?)?")
+
+
+def parse_rate(text: str) -> tuple[float, Arrivals, int]:
+    """Read ``100``, ``100/s:poisson``, ``100:burst=8`` or ``5:sequences``: rate, arrivals, size of a burst.
+
+    Raises:
+        RequestError: it is none of these.
+    """
+    match = _RATE.fullmatch(text.strip())
+    if match is None:
+        raise RequestError(
+            f"`rate` '{text}' is not a rate; write 100, 100:poisson, 100:burst=8 or 5:sequences."
+        )
+    kind = match["kind"] or Arrivals.CONSTANT
+    if kind not in OPEN_LOOP:
+        raise UnknownName.among("kind of arrivals", kind, OPEN_LOOP)
+    return float(match["rate"]), Arrivals(kind), int(match["burst"] or 1)

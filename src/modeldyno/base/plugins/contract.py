@@ -1,0 +1,108 @@
+"""What a plugin of each kind must have: the attributes of its Protocol, compared when it is resolved."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from functools import cache
+from importlib import import_module
+from inspect import Parameter, signature
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_PROTOCOLS = {
+    "loader": "models.interface:Loader",
+    "backend": "engine.interfaces.backend:Backend",
+    "client": "serving.interfaces.client:Client",
+    "probe": "engine.interfaces.probe:Probe",
+    "sampler": "engine.interfaces.sampler:Sampler",
+    "store": "stores.interface:OpensStores",
+    "reporter": "reports.interface:Reporter",
+    "strategy": "sweeps.interface:Strategy",
+    "importer": "exchange.interface:Importer",
+    "exporter": "exchange.interface:Exporter",
+    "converter": "conversion.interface:Converter",
+}
+"""Kind to the module and the Protocol."""
+_TYPES: dict[str, tuple[Any, str]] = {
+    "str": (str, "text"),
+    "bool": (bool, "True or False"),
+    "tuple": (Collection, "a tuple"),
+    "frozenset": (Collection, "a frozenset"),
+    "Mapping": (Mapping, "a mapping"),
+    "type | None": (type | None, "a class or None"),
+}
+"""Beginning of an annotation to what an attribute must be, and its name in a message."""
+
+
+def what_is_wrong(kind: str, plugin: object) -> str:
+    """Describe the first attribute that a plugin lacks or has in another form; empty if there is none."""
+    if kind not in _PROTOCOLS:
+        return "" if isinstance(plugin, Mapping) else "it is no mapping"
+    return next(_differences(_protocol(kind), plugin), "")
+
+
+@cache
+def _protocol(kind: str) -> type:
+    module, _, name = _PROTOCOLS[kind].partition(":")
+    protocol: type = getattr(import_module(f"modeldyno.{module}"), name)
+    return protocol
+
+
+def _differences(protocol: type, plugin: object) -> Iterator[str]:
+    words = vars(import_module(protocol.__module__))
+    for name, annotation in protocol.__annotations__.items():
+        enum = words.get(annotation)
+        if not hasattr(plugin, name):
+            yield f"it has no '{name}'"
+        elif enum is not None and not isinstance(getattr(plugin, name), enum):
+            yield f"its '{name}' is {getattr(plugin, name)!r:.60}, not a value of {annotation}"
+        elif wrong := _wrong_value(getattr(plugin, name), str(annotation)):
+            yield f"its '{name}' {wrong}"
+    for name, method in vars(protocol).items():
+        if isinstance(method, FunctionType) and not name.startswith("_"):
+            yield from _wrong_function(name, method, plugin)
+
+
+def _wrong_value(value: Any, annotation: str) -> str:
+    """Describe how a value differs from an annotation; empty if it does not, or the annotation is another."""
+    outer, _, inner = annotation.partition("[")
+    if outer not in _TYPES:
+        return ""
+    expected, words = _TYPES[outer]
+    if not isinstance(value, expected) or (expected is Collection and isinstance(value, str)):
+        return f"is {value!r:.60}, not {words}"
+    if expected is Collection and inner.startswith("str"):
+        other = next((item for item in value if not isinstance(item, str)), None)
+        return "" if other is None else f"has {other!r:.60} in it, which is no text"
+    return ""
+
+
+def _wrong_function(name: str, method: FunctionType, plugin: object) -> Iterator[str]:
+    """Describe how a function of a plugin differs from that of the Protocol: it must take what that takes."""
+    function = getattr(plugin, name, None)
+    if function is None:
+        yield f"it has no function '{name}'"
+        return
+    if not callable(function):
+        yield f"its '{name}' is {function!r:.60}, not a function"
+        return
+    taken = list(signature(method).parameters.values())[1:]  # without self
+    try:
+        own = signature(function)
+    except (TypeError, ValueError):  # written in C
+        return
+    try:
+        own.bind(
+            *(None for each in taken if each.kind is not Parameter.KEYWORD_ONLY),
+            **{each.name: None for each in taken if each.kind is Parameter.KEYWORD_ONLY},
+        )
+    except TypeError as error:
+        yield f"its '{name}{own}' cannot be called as {name}{_call(taken)}: {error}"
+
+
+def _call(taken: list[Parameter]) -> str:
+    words = (f"{each.name}=..." if each.kind is Parameter.KEYWORD_ONLY else each.name for each in taken)
+    return f"({', '.join(words)})"

@@ -1,0 +1,3 @@
+"""Processes, time limits, environment variables and folders of the operating system."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""Comparisons, gates and advice from Python."""
+
+from __future__ import annotations

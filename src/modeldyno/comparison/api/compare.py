@@ -1,0 +1,267 @@
+"""``modeldyno.compare``: the command as a function."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Unpack
+
+from modeldyno.base import codec
+from modeldyno.base.errors import RequestError, RunFailed
+from modeldyno.base.job.probe_options import Observation
+from modeldyno.base.progress import showing_progress
+from modeldyno.base.result.result import Result
+from modeldyno.base.stats.schedule import FEWEST_ROUNDS, MOST_ROUNDS, PLAN, QUICK, RoundSchedule
+from modeldyno.base.stats.units import read_time
+from modeldyno.comparison import codec as codec_comparison
+from modeldyno.comparison.change.build import CompareOptions, parse_smallest_effects
+from modeldyno.comparison.change.comparison import Comparison
+from modeldyno.comparison.explain import run_comparison
+from modeldyno.comparison.operands import resolve_operands
+from modeldyno.comparison.run import build_comparison
+from modeldyno.engine.runtime.inline import run_inline
+from modeldyno.engine.runtime.session import open_run_session
+from modeldyno.engine.runtime.time_limit import TimeLimit
+from modeldyno.profiling.api.arrays import labelled_file, with_batches
+from modeldyno.profiling.api.error_wording import reword_errors
+from modeldyno.profiling.api.live_functions import check_functions, with_functions
+from modeldyno.profiling.api.profile import (
+    as_tuple,
+    check_settings,
+    offered,
+    parse_evaluation,
+    store_conclusion_if,
+    store_if,
+)
+from modeldyno.profiling.request import Request, make_inspection
+from modeldyno.sweeps.study.study import Study
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from modeldyno.base.job.input_spec import InputSpec
+    from modeldyno.base.job.knob import KnobValue
+    from modeldyno.base.metrics.measurement_plan import Plan
+    from modeldyno.base.result.result import Event
+    from modeldyno.comparison.operands import Operand
+    from modeldyno.profiling.api.settings import Knobs
+
+
+@reword_errors
+def compare(  # noqa: PLR0913 - one function per command, one parameter per option
+    baseline: Any,
+    candidate: Any,
+    *more: Any,
+    example: Any = None,
+    backend: str | None = None,
+    inputs: Sequence[str | InputSpec] = (),
+    probes: Sequence[str] = (),
+    pre: str | Callable[..., Any] | None = None,
+    post: str | Callable[..., Any] | None = None,
+    mode: str = "inference",
+    optimizer: str | None = None,
+    evaluate: str | Sequence[str] = (),
+    data: Any = None,
+    metrics: Sequence[str] = (),
+    smallest: float | str | Mapping[str, float | str] = MappingProxyType({}),
+    baseline_settings: Mapping[str, KnobValue] | None = None,
+    candidate_settings: Mapping[str, KnobValue] | None = None,
+    baseline_inputs: Sequence[str | InputSpec] = (),
+    candidate_inputs: Sequence[str | InputSpec] = (),
+    min_rounds: int = FEWEST_ROUNDS,
+    max_rounds: int = MOST_ROUNDS,
+    max_time: float | str | None = 600.0,
+    quick: bool = False,
+    block: bool = False,
+    why: bool = True,
+    run: bool = False,
+    force: bool = False,
+    plan: Plan | None = None,
+    percentiles: str | Sequence[str] = (),
+    trust: bool = False,
+    store: bool = True,
+    tags: str | Sequence[str] = (),
+    progress: bool = True,
+    watch: Callable[[Event], None] | None = None,
+    **settings: Unpack[Knobs],
+) -> Comparison:
+    """Compare candidates with a baseline, as ``modeldyno compare`` does.
+
+    Args:
+        baseline: a model (a path, a reference, or a live object, which runs inside this process), or
+            measurements: a Result, a Study (which stands for its best configuration), a file, an id or tag.
+        candidate: likewise; both are models, or both are measurements.
+        more: further candidates, each compared with the baseline.
+        example: inputs of live objects, or a ``torch.utils.data.DataLoader``.
+        backend: what runs the models.
+        inputs: shapes or files, as ``--input`` takes them.
+        probes: what to measure; the same as `profile` if empty.
+        pre: function that makes the inputs of each model, as for `profile`; its calls are timed end to end.
+        post: function that takes the outputs of each.
+        mode: ``"inference"`` for calls, ``"train"`` for training steps.
+        optimizer: optimizer of the training steps.
+        evaluate: metrics of labelled samples, as for `profile`; each model answers them once.
+        data: the labelled samples (.npz), perhaps with ``:`` and the name of the labels, by default `inputs`;
+            for live models also batches (inputs, labels), such as a DataLoader, which are read once.
+        metrics: metrics to judge, such as ``("latency.p99", "throughput")``.
+        smallest: smallest change that matters: ``0.05`` or ``"5%"``, or by metric, ``{"latency": "5%"}``.
+        baseline_settings: knobs of the baseline only.
+        candidate_settings: knobs of the candidates only.
+        baseline_inputs: shapes or files for the baseline only.
+        candidate_inputs: shapes or files for the candidates only.
+        min_rounds: rounds before the first verdict; a round runs a fresh process of each.
+        max_rounds: maximum rounds while a verdict is undecided.
+        max_time: time for all of it, loading and the search for causes included, in seconds or as text such
+            as ``"10m"``.
+        quick: answer within ten seconds, or after a round: few rounds, short ones, no causes; it stands for
+            `min_rounds`, `max_rounds`, `max_time`, `why`, and for `probes` and `plan` if they are not given.
+        block: run all processes of one side before those of the next, not in turns.
+        why: compare outputs, and layers and operators where something has changed.
+        run: measure the jobs of given results again, in turns.
+        force: compare even if the hardware differs.
+        plan: time and precision of each process; by default at most five seconds per probe.
+        percentiles: percentiles to measure until certified, such as ``"p99"``.
+        trust: allow files that run code when loaded (in the child process).
+        store: keep what was measured, the Results and the Comparison, in the store; if the store cannot be
+            written, it warns.
+        tags: names by which `read` and the command line find the Results again.
+        progress: show progress on standard error after two seconds, in a terminal or a notebook.
+        watch: called with every event while it runs.
+        settings: knobs of the backend for both sides, such as ``batch_size=8``.
+
+    Returns:
+        The Comparison; ``compared.contrasts[0].outcome`` is the verdict, ``.changes`` has every metric.
+
+    Raises:
+        RequestError: the request is invalid, or the hardware differs.
+        RunFailed: it was interrupted before anything could be compared.
+        OutOfTime: nothing could be measured within `max_time`.
+    """
+    if quick:
+        min_rounds, max_rounds, max_time, why = QUICK.min_rounds, QUICK.max_rounds, QUICK.max_time, QUICK.why
+        plan, probes = plan or QUICK.plan, probes or QUICK.probes
+    max_time = None if max_time is None else read_time(max_time, "max_time")
+    limit = TimeLimit.begin(QUICK.longest if quick else max_time)
+    knobs = check_settings(settings)
+    criteria: Any = evaluate  # it may be of another type than it is declared
+    if any(map(callable, criteria if isinstance(criteria, tuple | list) else (criteria,))):
+        raise RequestError(
+            "compare judges metrics that it knows, such as 'accuracy'; evaluate each model by a function "
+            "with profile(evaluate=function, data=loader)."
+        )
+    question = CompareOptions(
+        metrics=as_tuple(metrics, "metrics"),
+        smallest=parse_smallest_effects(size_texts(smallest)),
+        force=force,
+        why=why,
+    )
+    all_operands = (baseline, candidate, *more)
+    if not (data is None or isinstance(data, str | Path)) and all(
+        isinstance(s, str | Path) for s in all_operands
+    ):
+        raise RequestError("Batches evaluate live models; of references, give data= a .npz file.")
+    models = [side for side in all_operands if not isinstance(side, Result | Study | Comparison)]
+    live_models = [model for model in models if not isinstance(model, str | Path)]
+    check_functions(pre, post, example, live=len(live_models) == len(models))
+    if live_models and pre is None:
+        example, knobs = with_batches(live_models[0], example, knobs, mode)
+    shared = Request(
+        model="",
+        backend=backend,
+        settings={},
+        inputs=as_tuple(inputs, "inputs"),
+        probes=as_tuple(probes, "probes"),
+        percentiles=as_tuple(percentiles, "percentiles"),
+        plan=plan or PLAN,
+        inspection=make_inspection(mode=mode, optimizer=optimizer, modules=False),
+        trust=trust,
+    )
+    own_settings = (baseline_settings or {}, candidate_settings or {})
+    own_inputs = (
+        as_tuple(baseline_inputs, "baseline_inputs"),
+        as_tuple(candidate_inputs, "candidate_inputs"),
+    )
+    with ExitStack() as stack:
+        evaluation = parse_evaluation(evaluate, stack.enter_context(labelled_file(data)))
+        observation = stack.enter_context(with_functions(Observation(**evaluation), pre, post, example))
+        shared = replace(shared, observation=observation)
+        example = example if pre is None else None  # it is what `pre` is called with
+        requests = [
+            _resolve_side(
+                side,
+                replace(
+                    shared,
+                    settings={**knobs, **own_settings[min(index, 1)]},
+                    inputs=(*shared.inputs, *own_inputs[min(index, 1)]),
+                ),
+                example,
+                stack,
+            )
+            for index, side in enumerate(all_operands)
+        ]
+        operands = resolve_operands(requests, run=run)
+        results = [side for side in operands if isinstance(side, Result)]
+        if results:
+            return build_comparison(results, question)
+        jobs = [side for side in operands if not isinstance(side, Result)]
+        turns = RoundSchedule(
+            side_count=len(jobs),
+            first=min(min_rounds, max_rounds),
+            most=max_rounds,
+            max_time=max_time,
+            block=block,
+        )
+        on_event = stack.enter_context(showing_progress(watch, progress=progress))
+        bench = stack.enter_context(open_run_session(on_event, limit))
+        live = any(job.model.live for job in jobs)
+        result = run_comparison(
+            jobs,
+            turns,
+            question,
+            replace(bench, execute=partial(run_inline, limit=limit), together=None) if live else bench,
+        )
+    if result is None:
+        raise RunFailed("It was interrupted before anything could be compared.")
+    for measured in result.results:
+        store_if(measured, condition=store, tags=tags)
+    store_conclusion_if(result, condition=store)
+    return result
+
+
+def _resolve_side(side: Any, shared: Request, example: Any, stack: ExitStack) -> Operand:
+    """Resolve a side: a document is returned as it is, a model as a Request with its reference."""
+    if isinstance(side, Result | Study | Comparison):
+        return side
+    if isinstance(side, str | Path):
+        return replace(shared, model=str(side))
+    ref, own = stack.enter_context(offered(side, example=example))
+    return replace(shared, model=ref, backend=shared.backend or own)
+
+
+def size_texts(sizes: float | str | Mapping[str, float | str] | None) -> tuple[str, ...]:
+    """Return sizes of changes as the command line takes them: one for all metrics, or one per metric."""
+    if isinstance(sizes, Mapping):
+        return tuple(f"{name}={size}" if name else str(size) for name, size in sizes.items())
+    return () if sizes is None else (str(sizes),)
+
+
+def read_comparison(path: str | Path) -> Comparison:
+    """Read a Comparison from a file.
+
+    Raises:
+        RequestError: it cannot be read.
+    """
+    return codec_comparison.read(Path(path))
+
+
+def save_comparison(comparison: Comparison, path: str | Path) -> None:
+    """Write a Comparison as JSON, whole or not at all.
+
+    Raises:
+        RequestError: the file cannot be written.
+    """
+    codec.write(Path(path), codec_comparison.encode(comparison))

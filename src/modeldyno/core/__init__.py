@@ -1,1 +1,0 @@
-"""Nouns and calculations: pure, standard library only (statistics alone uses numpy)."""

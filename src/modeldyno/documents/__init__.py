@@ -1,3 +1,0 @@
-"""Documents: looking them up, importing, exporting and writing reports."""
-
-from __future__ import annotations

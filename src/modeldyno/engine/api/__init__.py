@@ -1,0 +1,3 @@
+"""The machine from Python."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""What backends, sessions, probes, samplers and executors offer."""
+
+from __future__ import annotations

@@ -1,0 +1,360 @@
+"""Make a model ready to call: import what it needs, build its inputs, time its first call."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from modeldyno.base import plugins
+from modeldyno.base.clock import perf_counter
+from modeldyno.base.errors import ModelDynoError, RequestError, Unloadable, short_reason
+from modeldyno.base.job.input_spec import BATCH
+from modeldyno.base.job.load_spec import Load
+from modeldyno.base.metrics import doubt
+from modeldyno.base.metrics.measurement import observed_number
+from modeldyno.base.result.result import Artifact, Environment, Event, Loaded
+from modeldyno.engine.data.assumed_sizes import assume_sizes
+from modeldyno.engine.data.batches import build_payloads
+from modeldyno.engine.data.outputs import sketch_output
+from modeldyno.engine.environment import machine
+from modeldyno.engine.interfaces.backend import NeedsTorch, RecallsModels, TakesOtherInputs
+from modeldyno.engine.interfaces.session import (
+    CanCall,
+    CanDrive,
+    CanStay,
+    HasConverted,
+    HasDevice,
+    HasDoubts,
+    HasFiles,
+    HasSoftware,
+    HasThreads,
+    Session,
+    load_target,
+)
+from modeldyno.engine.runtime.failures import failure_of
+from modeldyno.engine.runtime.output_checks import OpenedModel, find_output_faults, first_request_failed
+from modeldyno.engine.runtime.stage_functions import preprocessed_payload
+from modeldyno.models.interface import ComesFromFiles, Form
+from modeldyno.models.load_stages import WatchStage
+from modeldyno.models.static.weights import CONVERTED_DTYPES
+from modeldyno.serving.interfaces.client import CountsPrompts, TakesRequests
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from contextlib import ExitStack
+
+    from modeldyno.base.job.input_spec import InputSpec
+    from modeldyno.base.job.job import Job
+    from modeldyno.base.job.model_ref import ModelIdentity
+    from modeldyno.base.metrics.doubt import Doubt
+    from modeldyno.engine.data.batches import Payload
+    from modeldyno.engine.interfaces.backend import Backend
+    from modeldyno.engine.runtime.events import RunStage
+    from modeldyno.models.interface import Model
+
+
+_LOAD = "load"
+"""The probe that sends to a server."""
+_SIZE_GUESS_TIME = 60.0
+"""Seconds for trying guessed input sizes by calls."""
+
+
+def import_frameworks(modules: tuple[str, ...], job: Job) -> None:
+    """Import the modules the model needs; MissingExtra if one is not installed."""
+    plugins.require(modules, f"model {job.model.argument}")
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)  # hide notes of frameworks about their optional parts
+    try:
+        for module in modules:
+            import_module(module)
+    finally:
+        logging.disable(before)
+
+
+def load_model(bring: Callable[..., Model], job: Job) -> Model:
+    """Load the model of a Job with the given function of its loader.
+
+    Raises:
+        Unloadable: the model is missing or malformed, or the Job does not fit it.
+            RequestError: a more specific kind of it.
+    """
+    try:
+        return bring(job.model, seed=job.plan.seed, trust=job.trust)
+    except RequestError as error:
+        if type(error) is not RequestError:
+            raise
+        raise Unloadable(str(error)) from error
+
+
+def check_torch(job: Job) -> None:
+    """Refuse a module for a server that is known to lack torch, before the module is loaded.
+
+    Raises:
+        RequestError: the server lacks it.
+    """
+    backend = plugins.backend(job.backend)
+    if not isinstance(backend, NeedsTorch) or plugins.loader(job.model.scheme).backend != Form.TORCH:
+        return
+    if any(plugins.probe(name).needs is not None for name in job.probes):
+        backend.check_torch(job.config)
+
+
+def recallable_source(job: Job) -> str:
+    """Digest what the model of a Job depends on, if its backend may serve it unloaded; else empty."""
+    loader, backend = plugins.loader(job.model.scheme), plugins.backend(job.backend)
+    only_served = job.probes == (_LOAD,)  # other probes look at the model itself
+    if not (only_served and isinstance(backend, RecallsModels) and isinstance(loader, ComesFromFiles)):
+        return ""
+    return loader.source_digest(job.model)
+
+
+def recall_model(job: Job, source: str, modules: tuple[str, ...]) -> Model | None:
+    """Return a model without loading it; None if the backend has not kept what the server needs of it."""
+    backend = plugins.backend(job.backend)
+
+    def load() -> Model:
+        import_frameworks(modules, job)
+        return load_model(plugins.loader(job.model.scheme).load, job)
+
+    return backend.recall(source, load) if source and isinstance(backend, RecallsModels) else None
+
+
+def with_source(job: Job, model: Model, source: str) -> Model:
+    """Give a model the source from which it was loaded, unless that has changed meanwhile."""
+    return replace(model, source=source) if source and recallable_source(job) == source else model
+
+
+def describe_model(job: Job, model: Model) -> Iterator[Event]:
+    """Yield what was loaded, and the doubts about it."""
+    yield Loaded(model=identity(job, model), inputs=model.inputs)
+    yield from (*model.doubts, *_thread_doubts(job))
+
+
+def identity(job: Job, model: Model) -> ModelIdentity:
+    """Return the identity of a model, under the name that the Job gives it."""
+    return model.identity if job.name is None else replace(model.identity, name=job.name)
+
+
+def _thread_doubts(job: Job) -> Iterator[Doubt]:
+    threads = [int(v) for k, v in job.config.items() if k.endswith("threads") and isinstance(v, int)]
+    yield from doubt.thread_doubts(threads, max(1, int(machine.cpu_quota())))
+
+
+def open_session(
+    job: Job, model: Model, payload: Payload, stage: RunStage, stack: ExitStack, spent: dict[str, float]
+) -> OpenedModel:
+    """Open the backend, and call the model once."""
+    backend = plugins.backend(job.backend)
+    stage.mark(WatchStage.LOAD)
+    with stage("open", spent), stage.bound_requests():
+        session = stack.enter_context(backend.open(model, job.config))
+    with stage("first call"):
+        return _call_with_assumed_sizes(job, model, backend, session, payload, stage)
+
+
+def assume_input_sizes(
+    job: Job,
+    model: Model,
+    inputs: tuple[InputSpec, ...],
+    refused: Sequence[tuple[Mapping[str, int], str]] = (),
+) -> Model:
+    """Assume input sizes that are not known; see `assume_sizes`."""
+    varied = {name: sizes[0] for name, sizes in job.inspection.vary.items()}
+    return assume_sizes(
+        model,
+        inputs,
+        batch_size=varied.get(BATCH, batch_size_of(job)),
+        sizes={**job.sizes, **varied},
+        prove=any(plugins.probe(name).needs is None for name in job.probes),
+        refused=refused,
+    )
+
+
+def _call_with_assumed_sizes(
+    job: Job, model: Model, backend: Backend, session: Session, payload: Payload, stage: RunStage
+) -> OpenedModel:
+    """Call the model; if it refuses assumed sizes, assume others."""
+    begin, refused = perf_counter(), list[tuple[Mapping[str, int], str]]()
+    while True:
+        try:
+            return first_call(session, payload, model, stage, job.load or Load())
+        except Exception as error:
+            refused.append((model.assumed, " ".join(str(error).split())))
+            late = perf_counter() - begin > _SIZE_GUESS_TIME
+            if late or isinstance(error, (ModelDynoError, MemoryError)) or not isinstance(session, CanCall):
+                raise
+            if payload.makers:
+                raise
+            if not payload.used and (model.optional or model.undeclared):
+                raise _inputs_wanted(model, error) from error
+            other = _other_sizes(job, model, refused)
+            if other is None:
+                raise
+        model, payload = other, payload_of(job, other, backend)
+
+
+def _inputs_wanted(model: Model, error: Exception) -> RequestError:
+    """Return what to give to a model that fails without any of its optional inputs."""
+    names = [spec.name for spec in model.optional] or ["a"]
+    any_name = " and any other" if model.undeclared and model.optional else ""
+    takes = f"{', '.join(names[:_NAMES])}{any_name}" if model.optional else "any"
+    return RequestError(
+        f"{model.identity.name} fails without inputs ({short_reason(error)}), of which it takes {takes}; "
+        f"give what it needs, such as --input {names[0]}=batchx3x224x224."
+    )
+
+
+_NAMES = 5
+"""Optional inputs that a message names."""
+
+
+def _other_sizes(job: Job, model: Model, refused: Sequence[tuple[Mapping[str, int], str]]) -> Model | None:
+    """Assume sizes that have not been refused; None if the sizes were not the problem.
+
+    Raises:
+        RequestError: there are no other sizes to assume.
+    """
+    try:
+        other = assume_input_sizes(job, model, job.inputs, refused)
+    except RequestError:
+        if refused[0][0]:
+            raise
+        return None
+    return None if other.assumed == model.assumed else other
+
+
+def _backends_for(model: Model) -> Iterator[str]:
+    """Return the backends that run such models."""
+    return (name for name, backend in plugins.usable("backend") if model.form in backend.accepts)
+
+
+def payload_of(job: Job, model: Model, backend: Backend, preprocess: Model | None = None) -> Payload:
+    """Build the inputs of the model, by the user's function if there is one.
+
+    Raises:
+        RequestError: the backend does not run such models, or the inputs do not fit.
+    """
+    if model.form not in backend.accepts:
+        raise RequestError(
+            f"The backend '{job.backend}' runs models of {', '.join(sorted(backend.accepts))}, and "
+            f"{job.model.argument} is one of {model.form}; leave --backend out, or give one that runs it: "
+            f"{', '.join(_backends_for(model))}."
+        )
+    if preprocess is not None:
+        return preprocessed_payload(preprocess, job, model)
+    if isinstance(backend, TakesOtherInputs):
+        model = replace(
+            model,
+            inputs=backend.inputs(model, job.config),
+            takes_requests=isinstance(backend, TakesRequests) and backend.takes_requests,
+            optional=(),
+            encode=None,
+            example=None,
+            assumed_input="",
+        )
+    return build_payloads(
+        model, job.inputs, batch_size=batch_size_of(job), seed=job.plan.seed, sizes=job.sizes
+    )
+
+
+def first_call(session: Session, payload: Payload, model: Model, stage: RunStage, load: Load) -> OpenedModel:
+    """Call an open model once and record the outcome; a request is one of that load.
+
+    Exceptions are raised on, except those of a user's own client, whose failures are counted under load.
+    """
+    prepared = _prepare_calls(session, payload, load)
+    call = next(prepared)
+    inputs = sketch_output(payload.feeds[0]) if payload.feeds and isinstance(session, CanCall) else None
+    begin = perf_counter()
+    failure, output = None, None
+    try:
+        with stage.bound_requests():
+            output = call()
+    except Exception as error:
+        if not isinstance(session, CanDrive):
+            raise
+        # A flaky client may fail its first call; the load shows whether it always does.
+        failure = first_request_failed(failure_of(error, "first call").message)
+    seconds = perf_counter() - begin
+    stage.mark(WatchStage.OURS)  # preparing further payloads is our work, not the model's
+    opened = OpenedModel(
+        session=session, payload=payload, calls=(call, *prepared), model=model, first_inputs=inputs
+    )
+    doubts = session.doubts if isinstance(session, HasDoubts) else ()
+    opened.events += [*payload.doubts, *doubts]
+    opened.events += _config_files(session)
+    if failure is not None:
+        opened.events.append(failure)
+        return opened
+    opened.events += [observed_number("first_call", seconds)]
+    opened.events += _prompt_tokens(session, output)
+    opened.events += find_output_faults(session, output, "first call", opened.checks)
+    return opened
+
+
+def _config_files(session: Session) -> Iterator[Event]:
+    """Yield the configuration files of a server, so that they can be reused."""
+    for name, text in session.files if isinstance(session, HasFiles) else ():
+        digest = f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+        yield Artifact(name=name, path="", digest=digest, text=text)
+
+
+def _prompt_tokens(session: Session, output: Any) -> Iterator[Event]:
+    """Yield the number of tokens of a prompt, which only the server knows of a text."""
+    if isinstance(session, CountsPrompts) and (count := session.prompt_tokens(output)) >= 0:
+        yield observed_number("prompt_tokens", count)
+
+
+def with_session_info(place: Environment, session: Session) -> Environment:
+    """Add what a session knows of its environment: the device, its threads, the versions of a server."""
+    device = {"device": session.device} if isinstance(session, HasDevice) else {}
+    threads = {"threads": session.threads} if isinstance(session, HasThreads) else {}
+    software = session.software if isinstance(session, HasSoftware) else {}
+    return replace(
+        place,
+        conditions={**place.conditions, **device, **threads},
+        software={**place.software, **software},
+    )
+
+
+def _prepare_calls(session: Session, payload: Payload, load: Load) -> Iterator[Callable[[], Any]]:
+    """Prepare a call of each payload; for a server, one request, to see whether it answers."""
+    if isinstance(session, CanCall):
+        yield from map(session.prepare, payload.feeds)
+    elif isinstance(session, CanDrive):
+        yield session.calls(payload.feeds)[0]
+    else:
+        from modeldyno.serving.loadgen.driver_pool import send_once  # noqa: PLC0415 - only servers need it
+
+        # Our own server may load the model on the first request.
+        cold = isinstance(session, CanStay) and session.started_server() is not None
+        timeout = max(load.timeout, Load().timeout) if cold else load.timeout
+        yield partial(send_once, load_target(session, payload.feeds[:1], load), timeout=timeout)
+
+
+def conversion_doubts(job: Job, session: Session, model: Model) -> Iterator[Event]:
+    """Doubt an unasked conversion, and an analysis of the model as stored beside a converted one."""
+    converted = session.converted if isinstance(session, HasConverted) else ""
+    if converted and "precision" not in job.config:
+        yield doubt.unasked_precision_doubt(converted)
+    analysed_so = model.converts and converted in CONVERTED_DTYPES
+    if converted and not analysed_so and any(plugins.probe(name).needs is None for name in job.probes):
+        yield doubt.conversion_doubt(converted)
+
+
+def load_times(spent: dict[str, float]) -> Iterator[Event]:
+    """Yield the total time until ready, and that of each stage."""
+    yield observed_number("load_time", sum(spent.values()))
+    for name, seconds in spent.items():
+        yield observed_number("load_time", seconds, scope=name)
+
+
+def batch_size_of(job: Job) -> int | None:
+    """Return the number of samples of a call, if the Job sets it."""
+    batch = job.config.get("batch_size")
+    return None if batch is None else int(batch)

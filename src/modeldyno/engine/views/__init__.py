@@ -1,0 +1,3 @@
+"""The machine as tables."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""Documents from and for others: import, export, reconcile, verify, job files."""
+
+from __future__ import annotations

@@ -1,0 +1,16 @@
+"""What is said of other documents, and of files of other tools, as kinds of documents."""
+
+from __future__ import annotations
+
+from modeldyno.base import codec
+from modeldyno.base.document_kind import plain_kind
+from modeldyno.base.report.figure_checks import Recomputation
+from modeldyno.exchange.reconciliation import Reconciliation
+from modeldyno.exchange.views import recomputation, reconciliation
+
+RECOMPUTATION = plain_kind(
+    "recomputation", Recomputation, recomputation.blocks, encode=codec.encode_document, command="verify"
+)
+RECONCILIATION = plain_kind(
+    "reconciliation", Reconciliation, reconciliation.blocks, encode=codec.encode_document, command="reconcile"
+)

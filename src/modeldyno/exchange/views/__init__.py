@@ -1,0 +1,3 @@
+"""How reconciliations, verifications and job files are shown."""
+
+from __future__ import annotations

@@ -1,0 +1,244 @@
+"""What a loader gives: models, and how they are traced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from modeldyno.base.job.input_spec import InputSpec
+from modeldyno.base.job.model_ref import ModelIdentity, ModelRef
+from modeldyno.base.job.static_options import Mode
+from modeldyno.base.metrics.doubt import Doubt
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy import ndarray
+
+    from modeldyno.models.static.graph import Graph  # noqa: TC004 - a dataclass, but no document
+    from modeldyno.models.static.weights import Weight  # noqa: TC004 - the same
+
+
+Feed = dict[str, "ndarray"]
+
+
+ExpectedOutputs = Mapping[str, tuple[list[Any] | bytes, ...]]
+"""Output name to its flat values, or its bytes, for each sample of a payload."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestStreams:
+    """What a file of requests says beside the payloads."""
+
+    lengths: tuple[int, ...]
+    """Number of payloads of each stream, one after the other."""
+    expected: tuple[ExpectedOutputs, ...] = ()
+    """The answer to each payload; empty if not given."""
+
+
+"""Input name to array; the first axis of each is the batch."""
+
+
+class Executes(StrEnum):
+    """Which code loading a model executes."""
+
+    NOTHING = "nothing"
+    """Data only; safe to read anywhere."""
+    NAMED = "the code that the user names"
+    """`torch:` and `call:` run the referenced code, in the child process."""
+    PICKLE = "pickles"
+    """Loading may run code from the file: only in the child process, only with `trust`."""
+
+
+class Form:
+    """The forms of a loaded model; a backend declares which it accepts."""
+
+    ONNX = "onnx"
+    """`value` is the Path of an ONNX file."""
+    TORCH = "torch"
+    """`value` is a torch.nn.Module or ScriptModule in eval mode."""
+    CALLABLE = "callable"
+    """`value` is a Python callable that takes the inputs by keyword, or by position where it must."""
+    TENSORFLOW = "tensorflow"
+    """`value` is a function that takes tensors of TensorFlow by keyword, and returns tensors."""
+    TFLITE = "tflite"
+    """`value` is the Path of a .tflite file."""
+    OPENVINO = "openvino"
+    """`value` is the Path of the .xml file of OpenVINO's own format."""
+    TENSORRT = "tensorrt"
+    """`value` is the Path of an engine of TensorRT, or of TensorRT for RTX."""
+    REPOSITORY = "repository"
+    """`value` is a `TritonRepository` of `serving.servers.triton_repository_reader`."""
+    REMOTE = "remote"
+    """`value` is the Endpoint of a server that runs already."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tracing:
+    """The sizes, mode and input values to trace a Graph with."""
+
+    inputs: tuple[InputSpec, ...]
+    """With concrete shapes, in the order and with the names of `Model.inputs`."""
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    """Every symbolic dimension of the model, bound."""
+    mode: Mode = Mode.INFERENCE
+    optimizer: str = "adamw"
+    values: Feed = field(default_factory=dict)
+    """Known values by input name, in the shape of `inputs`: integers and scalars."""
+    dtype: str = ""
+    """What weights and inputs of floating point are converted to; empty if they stay as they are stored."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """The result of a loader: the model and its description."""
+
+    identity: ModelIdentity
+    form: str
+    value: Any
+    inputs: tuple[InputSpec, ...]
+    """As declared; symbolic dimensions have names, the batch dimension is called ``batch``."""
+    optional: tuple[InputSpec, ...] = ()
+    """Inputs that it takes but does not need, in its order; one that the user names joins `inputs`."""
+    instead: Mapping[str, str] = field(default_factory=dict)
+    """Optional input to the input whose place it takes."""
+    weights: Callable[[], Iterable[Weight]] | None = None
+    """The tensors of its state, or None if they are unknown (a plain callable)."""
+    graph: Callable[[Tracing], Graph] | None = None
+    """Its operators at given sizes, traced without the values of its weights; None if not supported.
+
+    Raises RequestError if the model cannot be analysed at these sizes.
+    """
+    converts: bool = False
+    """Whether `graph` heeds the dtype that it is asked for."""
+    file_bytes: int | None = None
+    """Size of its files on disk; None if it has no files."""
+    encode: Callable[[Sequence[str], int | None], Feed] | None = None
+    """Tokenizes text with the model's own tokenizer, padded to the given or the longest length."""
+    example: Feed | None = None
+    """Example inputs that came with the model (from a factory or a callable)."""
+    candidates: Callable[[], Iterable[InputSpec]] | None = None
+    """Inputs that it may accept, the likeliest first, if it needs at most one, without a declared shape."""
+    limits: Mapping[str, int] = field(default_factory=dict)
+    """Dimension to its maximum default size, such as the number of text positions."""
+    guesses: Callable[[Mapping[str, int]], Iterable[Mapping[str, int]]] | None = None
+    """Sizes to try for its free dimensions, given the known sizes, the likeliest first."""
+    assumed: Mapping[str, int] = field(default_factory=dict)
+    """Assumed sizes of free dimensions, as `engine.data.assumed_sizes` found that the model accepts."""
+    assumed_input: str = ""
+    """The input whose whole shape was assumed; empty without."""
+    doubts: tuple[Doubt, ...] = ()
+    """For example that the weights are random."""
+    takes_requests: bool = False
+    """Whether a line of its data may be a whole request to a language model (`engine.data.text_requests`)."""
+    undeclared: bool = False
+    """It takes inputs of any name: those that the user gives are used too, and must have shapes."""
+    source: str = ""
+    """What `ComesFromFiles.source_digest` gave before and after loading it; empty if unknown or changed."""
+    borrowed: bool = False
+    """`value` belongs to the caller: a backend that would modify it must copy it."""
+
+
+class Loader(Protocol):
+    """Loads models of one scheme."""
+
+    requires: tuple[str, ...]
+    """Importable names that it needs; a missing one is reported with the package to install."""
+    executes: Executes
+    backend: str
+    """The default backend for its models."""
+
+    def claims(self, path: Path) -> bool:
+        """Return whether a bare path is of this scheme, by suffix and content, without executing code."""
+
+    def load(self, ref: ModelRef, *, seed: int, trust: bool) -> Model:
+        """Load a model; raise RequestError for a reference that cannot be loaded.
+
+        The seed is for random weights. Without `trust`, raise TrustRequired rather than unpickle.
+        """
+
+
+@runtime_checkable
+class HasTools(Protocol):
+    """A loader that needs packages only to analyse a model."""
+
+    tools: tuple[str, ...]
+    """Those of `requires`: `load_time` excludes their import."""
+
+
+@runtime_checkable
+class Looks(Protocol):
+    """A loader that can describe a model for less than it takes to load it."""
+
+    def look(self, ref: ModelRef, *, seed: int, trust: bool) -> Model:
+        """Describe a model without the values of its weights: return a Model whose `value` may be None.
+
+        It executes no more code than `load`, avoids reading weights, and raises the same errors. The digest
+        may be that of the structure only.
+        """
+
+
+@runtime_checkable
+class ListsFiles(Protocol):
+    """A loader whose models are more than the file, or the whole folder, that is named."""
+
+    def files(self, ref: ModelRef) -> Iterable[Path]:
+        """Return the files of a model: those it cannot be loaded without, and its tokenizer."""
+
+
+@runtime_checkable
+class ComesFromFiles(Protocol):
+    """A loader of models that depend on nothing but files and installed packages: no code of the user's."""
+
+    def source_digest(self, ref: ModelRef) -> str:
+        """Digest all that a model depends on, without loading it; empty if it may depend on more."""
+
+
+class OffersObjects(Protocol):
+    """The loader ``object``: it has live objects of this process, by reference."""
+
+    def offer(self, value: Any, name: str | None = None, example: Any = None) -> ModelRef:
+        """Register an object, and return the reference by which it can be profiled.
+
+        Raises:
+            RequestError: it cannot be called here.
+        """
+
+    def withdraw(self, ref: ModelRef) -> None:
+        """Forget an object, so that it can be freed."""
+
+    def backend_of(self, value: Any) -> str:
+        """Return the backend of an object; raise RequestError if it cannot be called here."""
+
+
+ModuleFilter = Callable[[str, str], bool]
+"""Returns whether to profile a module, given its path and class."""
+
+
+class SourceKind:
+    """The kinds of models that converters start from."""
+
+    ONNX = "onnx"
+    TORCH = "torch"
+    """A torch.nn.Module with its code."""
+    TORCHSCRIPT = "torchscript"
+    EXPORTED = "exported"
+    """The module of a program of torch.export."""
+    KERAS = "keras"
+    TENSORFLOW = "tensorflow"
+    """A signature of a SavedModel."""
+
+
+def source_kind(model: Model) -> str:
+    """Return the kind of a loaded model: one of `SourceKind`, or its framework, such as ``sklearn``."""
+    framework = model.identity.framework
+    if framework == SourceKind.KERAS:
+        return SourceKind.KERAS
+    if model.form != Form.TORCH:
+        return {Form.ONNX: SourceKind.ONNX, Form.TENSORFLOW: SourceKind.TENSORFLOW}.get(model.form, framework)
+    names = {kind.__name__ for kind in type(model.value).__mro__}
+    if "ScriptModule" in names:
+        return SourceKind.TORCHSCRIPT
+    return SourceKind.EXPORTED if "GraphModule" in names else SourceKind.TORCH

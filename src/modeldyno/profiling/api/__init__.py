@@ -1,0 +1,3 @@
+"""Profile a model from Python."""
+
+from __future__ import annotations

@@ -1,0 +1,68 @@
+"""Functions before and after a model, by name or of this process: checked, and offered during a block."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from modeldyno.base import plugins
+from modeldyno.base.errors import RequestError
+from modeldyno.profiling.request import parse_function
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from modeldyno.base.job.probe_options import Observation
+
+
+def check_functions(pre: Any, post: Any, example: Any, *, live: bool) -> None:
+    """Refuse functions of this process for a model that runs in another one.
+
+    Args:
+        pre: makes the inputs of the model.
+        post: takes its outputs.
+        example: what `pre` is called with.
+        live: whether the model runs in this process.
+
+    Raises:
+        RequestError: one cannot be called where the model runs, or with what is given.
+    """
+    for name, function in (("pre", pre), ("post", post)):
+        if function is not None and not isinstance(function, str) and not callable(function):
+            raise RequestError(f"{name} takes a function, or its name as 'file.py:name', not {function!r}.")
+        if callable(function) and not live:
+            raise RequestError(
+                f"{name} is a function of this process, and the model runs in one of its own; give its "
+                f"name as {name}='file.py:name', or inline=True."
+            )
+    if isinstance(pre, str) and example is not None:
+        raise RequestError("example= is not given to a function by name; give pre the function itself.")
+
+
+@contextmanager
+def with_functions(
+    observation: Observation,
+    pre: str | Callable[..., Any] | None,
+    post: str | Callable[..., Any] | None,
+    example: Any,
+) -> Iterator[Observation]:
+    """Add the functions to an Observation, and offer those of this process while it is used.
+
+    Raises:
+        RequestError: there is no such file.
+    """
+    objects = plugins.objects()
+
+    def reference(function: Any, field: str, *arguments: Any) -> str | None:
+        if function is None or isinstance(function, str):
+            return parse_function(function, field)
+        name = getattr(function, "__name__", type(function).__name__)
+        offer = objects.offer(partial(function, *arguments) if arguments else function, name=name)
+        stack.callback(objects.withdraw, offer)
+        return str(offer)
+
+    with ExitStack() as stack:
+        before = reference(pre, "pre", *(() if example is None else (example,)))
+        yield replace(observation, preprocess=before, postprocess=reference(post, "post"))

@@ -1,0 +1,132 @@
+"""The keyword arguments beside the parameters: knobs of backends and fields of a Plan, for type checkers.
+
+A test compares the names with those of the backends. A knob of another package's backend is unknown to a type
+checker: ``**{"times": 2}`` passes it.
+"""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+from modeldyno.base.job.knob import KnobValue  # noqa: TC001 - so that `typing.get_type_hints` finds it
+
+
+class _CommonKnobs(TypedDict, total=False):
+    allow_tf32: KnobValue
+    arena: KnobValue
+    batching: KnobValue
+    binary: KnobValue
+    bodies: KnobValue
+    body: KnobValue
+    calls: KnobValue
+    channels_last: KnobValue
+    command: KnobValue
+    compile: KnobValue
+    composing: KnobValue
+    compression: KnobValue
+    config: KnobValue
+    container: KnobValue
+    content: KnobValue
+    content_type: KnobValue
+    dtype: KnobValue
+    dynamic_batching: KnobValue
+    endpoint: KnobValue
+    env: KnobValue
+    extra: KnobValue
+    flags: KnobValue
+    format: KnobValue
+    graph_optimization: KnobValue
+    graph_optimization_level: KnobValue
+    grpc_port: KnobValue
+    health: KnobValue
+    image: KnobValue
+    inference_mode: KnobValue
+    inference_num_threads: KnobValue
+    inference_precision_hint: KnobValue
+    instance_count: KnobValue
+    instances: KnobValue
+    inter_op_num_threads: KnobValue
+    inter_op_parallelism_threads: KnobValue
+    inter_threads: KnobValue
+    intra_op_num_threads: KnobValue
+    intra_op_parallelism_threads: KnobValue
+    intra_threads: KnobValue
+    io_binding: KnobValue
+    jit_compile: KnobValue
+    job_queue_size: KnobValue
+    jvm: KnobValue
+    launch: KnobValue
+    max_batch: KnobValue
+    max_batch_size: KnobValue
+    max_queue_delay_microseconds: KnobValue
+    max_tokens: KnobValue
+    method: KnobValue
+    num_streams: KnobValue
+    num_threads: KnobValue
+    parallel: KnobValue
+    parallel_workers: KnobValue
+    preferred_batch: KnobValue
+    preferred_batch_size: KnobValue
+    program: KnobValue
+    protocol: KnobValue
+    provider: KnobValue
+    queue_delay: KnobValue
+    queue_size: KnobValue
+    request_trace: KnobValue
+    runtime: KnobValue
+    server: KnobValue
+    shared_memory: KnobValue
+    signature: KnobValue
+    spinning: KnobValue
+    startup_time: KnobValue
+    stream: KnobValue
+    streams: KnobValue
+    temperature: KnobValue
+    tf32: KnobValue
+    threads: KnobValue
+    version: KnobValue
+    workers: KnobValue
+    xla: KnobValue
+
+
+class CountedKnobs(_CommonKnobs, total=False):
+    """Knobs of `inspect`, which has parameters of its own for the batch and the devices."""
+
+    precision: str
+
+
+class ServedKnobs(_CommonKnobs, total=False):
+    """Knobs of `serve`, which has parameters of its own for the device and the ports."""
+
+    batch_size: int
+    batch: int
+    precision: str
+
+
+class Knobs(ServedKnobs, total=False):
+    """Knobs of the backends of ModelDyno."""
+
+    device: str
+    ports: str
+
+
+class PlannedKnobs(_CommonKnobs, total=False):
+    """Knobs, and fields of `modeldyno.Plan`, of which ``precision`` is one if it is a number."""
+
+    batch_size: int
+    batch: int
+    device: str
+    ports: str
+    precision: float | str
+    min_runs: int
+    min_time: float | str
+    max_time: float | str
+    may_extend: bool
+    max_runs: int
+    min_warmup: int
+    target: str
+    processes: int
+    seed: int
+    timeout: float | str | None
+    memory_limit: int | None
+    pin: tuple[int, ...]

@@ -1,0 +1,238 @@
+"""Tables of all numbers of a Result, and of all that is in a store."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from modeldyno.base.job.knob import BATCH_SIZE
+from modeldyno.base.metrics.measurement import Distribution, Interval, Measurement, why_void
+from modeldyno.base.metrics.metric import END_TO_END, METRICS, fraction_of
+from modeldyno.base.metrics.queries import STATISTICS_SHOWN
+from modeldyno.base.report.blocks import Table, clean, make_table, shorten
+from modeldyno.base.result.result import KINDS, scopes
+from modeldyno.base.stats.units import BYTES, COUNT, SECONDS, format_quantity
+from modeldyno.base.views.text import (
+    amount,
+    count,
+    exact_text,
+    figure,
+    format_utc,
+    join_nonempty,
+    number,
+    shorten_ids,
+    shorten_name,
+    shorten_text,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from modeldyno.base.result.result import Result
+    from modeldyno.stores.interface import ConclusionEntry, Entry, StudyEntry
+
+_FIELDS = ("metric", "scope", "statistic", "value", "low", "high", "unit", "n", "note")
+_MODEL, _SIZES = "model", "sizes"
+_TEXTS = {_MODEL, "metric", "scope", _SIZES, "statistic", "unit", "note"}
+
+Row = tuple[str, ...]
+"""Cells in the order of _FIELDS."""
+
+
+def numbers(*results: Result, modules: bool = True) -> Table:
+    """Return every number in base units, unrounded: a row for each metric, scope and statistic.
+
+    With several Results, the first column names the model; if there are numbers at other input sizes, the
+    last column holds the sizes, such as ``batch=8 seq=128``.
+
+    Args:
+        results: the Results to list.
+        modules: whether to include the numbers of each module.
+    """
+    rows = [
+        {**dict(zip(_FIELDS, row, strict=True)), _MODEL: clean(result.name), _SIZES: sizes}
+        for result in results
+        for sizes, row in (*_own_rows(result, modules=modules), *_other_size_rows(result))
+    ]
+    names = (*((_MODEL,) if len(results) > 1 else ()), *_FIELDS, _SIZES)
+    titles = (name if name in _TEXTS else f"{name}>" for name in names[:-1])
+    return make_table("Numbers", (*titles, f"{_SIZES}?"), ([row[name] for name in names] for row in rows))
+
+
+def _own_rows(result: Result, *, modules: bool) -> Iterator[tuple[str, Row]]:
+    hidden = frozenset() if modules else scopes(result)
+    for measurement in result.measurements:
+        if measurement.scope not in hidden:
+            yield from (("", row) for row in _number_rows(measurement))
+
+
+def _other_size_rows(result: Result) -> Iterator[tuple[str, Row]]:
+    """Yield the totals at the additional input sizes that were requested."""
+    for point in result.outline.points if result.outline else ():
+        sizes = " ".join(f"{name}={size}" for name, size in point.sizes.items())
+        for query, value in point.values.items():
+            metric, _, scope = query.partition("@")
+            unit = METRICS[metric].unit
+            is_integer = unit in {BYTES, COUNT} and value.is_integer()
+            yield (
+                sizes,
+                (metric, scope, "", exact_text(int(value) if is_integer else value), "", "", unit, "", ""),
+            )
+
+
+def _number_rows(measurement: Measurement) -> Iterator[Row]:
+    metric, unit = measurement.metric, measurement.row.unit
+    if not isinstance(measurement.value, Distribution):
+        statistic, ends = measurement.reported_statistic, _interval_cells(measurement.interval)
+        scope, note = ("", "reported without samples") if statistic else (measurement.scope, "")
+        n = str(len(measurement.runs)) if measurement.runs else ""
+        yield metric, scope, statistic, exact_text(measurement.value), *ends, unit, n, note
+        return
+    n = str(len(measurement.value))
+    for name in STATISTICS_SHOWN:
+        missing = measurement.value.missing(name)
+        lacks = f"not certified: {count(missing, 'more effective sample')} needed"
+        note = why_void(void) if (void := measurement.value.void) else measurement.value.stop
+        note = lacks if missing and not void else note
+        ends = _interval_cells(measurement.value.interval(name))
+        unknown = void or (missing and fraction_of(name) is None)
+        shown = "" if unknown else exact_text(measurement.value.statistic(name))
+        yield metric, measurement.scope, name, shown, *ends, unit, n, note
+
+
+def _interval_cells(interval: Interval | None) -> tuple[str, str]:
+    return ("", "") if interval is None else (exact_text(interval.low), exact_text(interval.high))
+
+
+# --- lists -------------------------------------------------------------------------------------
+
+
+def listing(entries: Sequence[Entry]) -> Table:
+    """List the Results of a store, one row each."""
+    cells = [(_name_with_tags(e), shorten(_without_name(e), _SUMMARY_CHARS)) for e in entries]
+    return _list(("id", "created", "model", "summary"), entries, cells)
+
+
+def runs(entries: Sequence[Entry], metrics: Sequence[str], figures: Sequence[Mapping[str, str]]) -> Table:
+    """List the Results of a store with their settings and figures as columns.
+
+    Args:
+        entries: what is listed; a setting that all who have it have alike has no column.
+        metrics: the names of the figures, in order.
+        figures: those of each entry, as text; a column without any is left out.
+    """
+    table = listing(entries)
+    known = dict.fromkeys(name for entry in entries for name in entry.config)
+    varied = [
+        name
+        for name in known
+        if len({str(entry.config[name]) for entry in entries if entry.config.get(name) is not None}) > 1
+    ]
+    settings = [name for name in varied if name not in _PLACES][:_SETTINGS]
+    shown = [name for name in metrics if any(own.get(name) for own in figures)]
+    id_, created, model, summary = (column.title for column in table.columns)
+    titles = (id_, created, model, *(f"{name}>" for name in (*settings, *shown)), summary)
+    rows = (
+        (
+            *row[:3],
+            *("" if (value := entry.config.get(name)) is None else clean(str(value)) for name in settings),
+            *(own.get(name, "") for name in shown),
+            row[3],
+        )
+        for row, entry, own in zip(table.rows, entries, figures, strict=True)
+    )
+    return make_table("", titles, rows)
+
+
+_SETTINGS = 6
+"""Most settings that have a column."""
+_PLACES = ("server", "ports")
+"""Settings that say where, not how."""
+
+
+def measured_models(entries: Sequence[Entry]) -> Table:
+    """List the models of stored Results, each with its number of Results here and the newest of them."""
+    by_name: dict[str, list[Entry]] = {}
+    for entry in entries:
+        by_name.setdefault(entry.name, []).append(entry)
+    rows = (
+        (
+            shorten_name(name),
+            str(len(own)),
+            format_utc(own[0].created)[:16],
+            shorten(_without_name(own[0]), _SUMMARY_CHARS),
+        )
+        for name, own in by_name.items()
+    )
+    return make_table("Measured", ("model", "results>", "newest", "it says"), rows)
+
+
+def studies(entries: Sequence[StudyEntry]) -> Table:
+    """List the studies of a store, one row each."""
+    return _list(("study", "created", "model", "summary"), entries, map(_name_and_headline, entries))
+
+
+def conclusions(entries: Sequence[ConclusionEntry]) -> Table:
+    """List the stored comparisons, searches, conversions and other conclusions, one row each."""
+    cells = [(_KINDS.get(entry.kind, entry.kind), *_name_and_headline(entry)) for entry in entries]
+    return _list(("id", "created", "kind", "model", "summary"), entries, cells)
+
+
+def _list(
+    titles: Sequence[str],
+    entries: Sequence[Entry | StudyEntry | ConclusionEntry],
+    cells: Iterable[tuple[str, ...]],
+) -> Table:
+    names = shorten_ids([entry.id for entry in entries])
+    times = (format_utc(entry.created)[:16] for entry in entries)
+    rows = tuple((name, time, *own) for name, time, own in zip(names, times, cells, strict=True))
+    return make_table("", titles, rows)
+
+
+def _name_and_headline(entry: StudyEntry | ConclusionEntry) -> tuple[str, str]:
+    return shorten_text(entry.name, _NAME_CHARS), shorten_text(entry.headline, _SUMMARY_CHARS)
+
+
+_KINDS = {"capacity": "search"}
+_NAME_CHARS, _SUMMARY_CHARS = 18, 72
+"""Most characters of a name and of a summary."""
+
+
+def _name_with_tags(entry: Entry) -> str:
+    tags = f" ({clean(', '.join(entry.tags))})" if entry.tags else ""
+    return shorten_text(entry.name, _NAME_CHARS) + tags
+
+
+def _without_name(entry: Entry) -> str:
+    return clean(entry.headline).removeprefix(f"{clean(entry.name)} ")
+
+
+def brief(result: Result) -> str:
+    """Summarize a Result in a few words for a list: backend and speed, or size and cost."""
+    if failure := result.failure:
+        return f"failed in {clean(failure.where)}: {KINDS[failure.kind]}"
+    latency, end_to_end = result.distribution("latency"), result.distribution("latency", END_TO_END)
+    if latency is not None:
+        batch = result.job.config.get(BATCH_SIZE.name)
+        load = "" if result.job.load is None else clean(str(result.job.load))
+        at = join_nonempty(clean(result.job.backend), "" if batch is None else f"batch {batch}", load)
+        return f"{at}: {join_nonempty(_median(latency), figure(result, 'throughput'))}"
+    if end_to_end is not None:
+        median = _median(end_to_end)
+        return f"{clean(result.job.backend)}: {median} end to end"
+    parameters, macs = figure(result, "parameters"), result.find("macs")
+    size = f"{parameters} parameters" if parameters else ""
+    return join_nonempty(size, "" if macs is None else _macs(macs)) or "nothing measured"
+
+
+def _median(times: Distribution) -> str:
+    """Format the median; of too few samples with ``about``, and where a load has none, why."""
+    if times.void:
+        return times.void
+    about = "about " if times.missing("p50") else ""
+    return about + format_quantity(times.statistic("p50"), SECONDS, 3)
+
+
+def _macs(macs: Measurement) -> str:
+    value, interval = number(macs)
+    is_open = interval is not None and interval.low < interval.high
+    return f"{'at least ' if is_open else ''}{amount(value, 'MACs')}"

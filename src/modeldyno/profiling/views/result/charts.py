@@ -1,0 +1,292 @@
+"""Charts of a Result: latency over time, layers, roofline, memory over time, request stages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from modeldyno.base.report.charts import AxisScale, Band, Plot, ReferenceLine, Series, Stack, Tree, TreeNode
+from modeldyno.base.stats.statistics import unpack_samples
+from modeldyno.base.stats.units import BYTES, RATE, SECONDS, format_quantity
+from modeldyno.base.views.text import count, share, unit_of_work
+from modeldyno.profiling.views.result.call_stages import mean_call_stages
+from modeldyno.profiling.views.result.layer_tree import build_layer_tree
+from modeldyno.profiling.views.result.memory import BEFORE, call_or_step
+from modeldyno.profiling.views.result.served import stages
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from numpy import ndarray
+
+    from modeldyno.base.metrics.measurement import Distribution
+    from modeldyno.base.result.result import Result
+    from modeldyno.profiling.views.result.layer_tree import LayerNode
+
+_POINTS, _PROCESSES = 600, 6
+"""Most points of a line, and most processes that have a line."""
+_CELLS, _THIN = 600, 0.001
+"""Most parts of a tree, and the share of the whole below which a part is too thin to be seen."""
+_LAYERS = 60
+"""Most layers on a roofline chart."""
+
+
+# --- time ------------------------------------------------------------------------------------------
+
+
+def load_by_second(result: Result) -> Iterator[Plot]:
+    """Draw a load second by second: how long answers took, and how many there were."""
+    rows = result.activity.seconds if result.activity else ()
+    if len(rows) < _FEWEST_SECONDS:
+        return
+    kept = [row for row in rows if row.p50 is not None]
+    axis = AxisScale(label="time", unit=SECONDS)
+    if kept:
+        yield Plot(
+            title="Latency by second",
+            x=axis,
+            y=AxisScale(label="latency", unit=SECONDS),
+            series=tuple(
+                Series.through(name, ((row.at, getattr(row, name) or 0.0) for row in kept))
+                for name in ("p50", "p95", "p99")
+            ),
+            note="the ramp, the warm-up and the end included; percentiles of one second are rough",
+        )
+    answers = Series.through("answered", ((row.at, row.answered / row.length) for row in rows))
+    failures = Series.through("failed", ((row.at, row.failed / row.length) for row in rows))
+    yield Plot(
+        title="Answers by second",
+        x=axis,
+        y=AxisScale(label="requests", unit=RATE),
+        series=(answers, *((failures,) if any(row.failed for row in rows) else ())),
+    )
+
+
+_FEWEST_SECONDS = 2
+
+
+def call_timeline(result: Result) -> Iterator[Plot]:
+    """Draw the latency of the calls in order, with the warm-up before them."""
+    value, unit = result.distribution("latency"), unit_of_work(result)
+    if value is None or len(value) < _FEWEST:
+        return
+    runs = [run for run in value.arrays() if len(run)]
+    longest = max(map(len, runs))
+    step = max(1, -(-longest // _POINTS))
+    series = [
+        line
+        for place, run in enumerate(runs[:_PROCESSES], 1)
+        for line in _line(run, step, unit, f"process {place}: " if len(runs) > 1 else "")
+    ]
+    dropped = value.warmup_dropped // len(value.runs)
+    yield Plot(
+        title=f"{unit.capitalize()}s in order",
+        x=AxisScale(label=f"{unit} after the warm-up"),
+        y=AxisScale(label="latency", unit=SECONDS, logarithmic=_needs_log_scale(value)),
+        series=tuple(series),
+        rules=tuple(
+            ReferenceLine(name=name, at=value.statistic(name))
+            for name in ("p50", "p99")
+            if value.certified(name) is not None
+        ),
+        bands=(Band(name="warm-up", low=-float(dropped), high=0.0),) if dropped else (),
+        note="; ".join(filter(None, (_warmup_note(value, unit), _undrawn_processes(runs)))),
+    )
+
+
+_FEWEST, _WIDE = 8, 20.0
+
+
+def _needs_log_scale(value: Distribution) -> bool:
+    """Whether the slowest calls would flatten all others on a linear axis."""
+    least = value.statistic("min")
+    return least > 0 and value.statistic("max") > _WIDE * least
+
+
+def _line(run: ndarray, step: int, unit: str, prefix: str) -> Iterator[Series]:
+    """Draw each call; if there are too many, the median and the maximum of groups."""
+    if step == 1:
+        places = tuple(map(float, range(len(run))))
+        yield Series(name=f"{prefix}each {unit}", x=places, y=tuple(map(float, run)))
+        return
+    starts = range(0, len(run), step)
+    places = tuple(float(start) + (step - 1) / 2 for start in starts)
+    parts = [sorted(map(float, run[start : start + step])) for start in starts]
+    few = f"each {step} {unit}s"
+    yield Series(name=f"{prefix}median of {few}", x=places, y=tuple(p[len(p) // 2] for p in parts))
+    if not prefix:
+        yield Series(name=f"slowest of {few}", x=places, y=tuple(p[-1] for p in parts), joined=False)
+
+
+def _warmup_note(value: Distribution, unit: str) -> str:
+    if not value.warmup_dropped:
+        return ""
+    took = f" in {format_quantity(value.warmup_time, SECONDS, 2)}" if value.warmup_time else ""
+    return f"the warm-up, {count(value.warmup_dropped, unit)}{took}, is not included"
+
+
+def _undrawn_processes(runs: Sequence[ndarray]) -> str:
+    more = len(runs) - _PROCESSES
+    return f"{count(more, 'more process', 'more processes')} not drawn" if more > 0 else ""
+
+
+# --- layers ----------------------------------------------------------------------------------------
+
+
+def layer_chart(result: Result) -> Iterator[Tree]:
+    """Draw the layer tree as a flame graph, each layer as wide as its time."""
+    root = build_layer_tree(result)
+    if root is None or not root.time or not root.children:
+        return
+    drawn = _node(root, _THIN * root.time)
+    yield Tree(
+        title="Layers, each as wide as its time",
+        scale=AxisScale(label="time of one call", unit=SECONDS),
+        root=drawn,
+        note="equal layers are merged; darker means more own time; "
+        "click a layer to zoom in, again to zoom out",
+    )
+
+
+def _node(branch: LayerNode, least: float) -> TreeNode:
+    kind = f"{branch.count} x {branch.kind}" if branch.count > 1 else branch.kind
+    return TreeNode(
+        name=branch.label or branch.kind or "the model",
+        value=branch.time,
+        detail=kind,
+        children=(
+            *(_node(child, least) for child in branch.children if child.time >= least),
+            *_own_code(branch, least),
+        ),
+    )
+
+
+def _own_code(branch: LayerNode, least: float) -> Iterator[TreeNode]:
+    """Yield a node for the time of a layer's own code, outside its sublayers."""
+    own = branch.time - sum(child.time for child in branch.children)
+    if branch.children and own >= least:
+        yield TreeNode(name="own code", value=own, detail="outside the layers within")
+
+
+def roofline(result: Result) -> Iterator[Plot]:
+    """Draw the roofline of the machine with the leaf layers at their arithmetic intensity and FLOP/s."""
+    root = build_layer_tree(result)
+    flops, bandwidth = (
+        result.number(metric, result.peaks_scope) for metric in ("peak_flops", "peak_bandwidth")
+    )
+    if root is None or flops is None or bandwidth is None:
+        return
+    leaves = [leaf for leaf in _leaves(root) if leaf.compute and leaf.memory and leaf.time]
+    leaves = sorted(leaves, key=lambda leaf: -leaf.time)[:_LAYERS]
+    if not leaves or not flops or not bandwidth:
+        return
+    # Times at the peaks, multiplied by the peaks, are the counted operations and bytes.
+    places = [
+        (leaf.compute * flops / (leaf.memory * bandwidth), leaf.compute * flops / leaf.time)
+        for leaf in leaves
+    ]
+    ridge = flops / bandwidth
+    low = min(*(x for x, _ in places), ridge) / 2
+    high = max(*(x for x, _ in places), ridge) * 2
+    labels = [f"{leaf.path}, {share(leaf.time, root.time)} of the time" for leaf in leaves]
+    roof = [(low, low * bandwidth), (ridge, flops), (high, flops)]
+    yield Plot(
+        title="Roofline: the layers and the peaks of this machine",
+        x=AxisScale(label="operations per byte", unit="FLOP/B", logarithmic=True),
+        y=AxisScale(label="operations per second", unit=RATE, logarithmic=True),
+        series=(
+            Series.through("peaks of this machine", roof),
+            Series.through(
+                "layers",
+                ((x, y, label) for (x, y), label in zip(places, labels, strict=True)),
+                ("x", "y", "labels"),
+                joined=False,
+                marked=True,
+                named=True,
+            ),
+        ),
+        note=f"the {count(len(leaves), 'layer')} with most time among those with MACs; memory-bound left of "
+        "the ridge, compute-bound right of it",
+    )
+
+
+def _leaves(branch: LayerNode) -> Iterator[LayerNode]:
+    if not branch.children:
+        yield branch
+    for child in branch.children:
+        yield from _leaves(child)
+
+
+# --- memory ----------------------------------------------------------------------------------------
+
+
+def memory_chart(result: Result) -> Iterator[Plot]:
+    """Draw the memory in use over a call, by category."""
+    timeline = result.activity.course if result.activity else None
+    if timeline is None:
+        return
+    times = tuple(float(time) for time in unpack_samples(timeline.times))
+    lines = {name: unpack_samples(line) for name, line in timeline.levels.items()}
+    levels = {name: line for name, line in lines.items() if name not in BEFORE}
+    preexisting = sum(float(line.max()) for name, line in lines.items() if name in BEFORE and len(line))
+    if len(times) < 2 or not any(line.any() for line in levels.values()):  # noqa: PLR2004 - a line has ends
+        return
+    yield Plot(
+        title=f"Memory in use over one {call_or_step(result)}",
+        x=AxisScale(label=f"time from the beginning of the {call_or_step(result)}", unit=SECONDS),
+        y=AxisScale(label="in use", unit=BYTES),
+        series=tuple(
+            Series(name=name, x=times, y=tuple(map(float, line)))
+            for name, line in levels.items()
+            if line.any()
+        ),
+        stacked=True,
+        note=f"in addition to {format_quantity(preexisting, BYTES, 3)} allocated before"
+        if preexisting
+        else "",
+    )
+
+
+# --- a server --------------------------------------------------------------------------------------
+
+
+def request_stage_chart(result: Result) -> Iterator[Stack]:
+    """Draw the stages of a mean request."""
+    bars = [(unit_of_work(result), dict(stages(result)))]
+    yield from draw_request_stages(bars, "Where a request spends its time")
+
+
+def call_stage_chart(result: Result) -> Iterator[Stack]:
+    """Draw the stages of a mean call end to end."""
+    bars = [("call", mean_call_stages(result))]
+    yield from draw_request_stages(bars, "A call end to end", label="mean time of a call")
+
+
+def draw_request_stages(
+    loads: Sequence[tuple[str, Mapping[str, float]]],
+    title: str = "Where a request spends its time, under each load",
+    *,
+    label: str = "mean time of a request",
+) -> Iterator[Stack]:
+    """Draw the mean seconds of a request by stage, a bar for each load; nothing if there is but one stage.
+
+    Args:
+        loads: the label of each load, and the seconds of its stages by name; one without any has no bar.
+        title: title of the chart.
+        label: label of the axis.
+    """
+    loads = [(load, parts) for load, parts in loads if parts]
+    names = dict.fromkeys(name for _, parts in loads for name in parts)
+    if len(names) < 2:  # noqa: PLR2004 - one part is no division
+        return
+    yield Stack(
+        title=title,
+        scale=AxisScale(label=label, unit=SECONDS),
+        bars=tuple(load for load, _ in loads),
+        parts=tuple(
+            Series.through(
+                name,
+                ((float(bar), parts[name]) for bar, (_, parts) in enumerate(loads) if name in parts),
+            )
+            for name in names
+        ),
+    )

@@ -1,0 +1,141 @@
+"""Table of how a Result was measured: everything that the figures depend on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from modeldyno.base.job.input_spec import format_shape
+from modeldyno.base.job.static_options import Mode
+from modeldyno.base.metrics.doubt import EXPECTED
+from modeldyno.base.report.blocks import Table, shorten
+from modeldyno.base.stats.units import BYTES, format_quantity
+from modeldyno.base.views.text import (
+    NAME_LIMIT,
+    NOISE,
+    analysed_at,
+    count,
+    facts_table,
+    figure,
+    format_utc,
+    join_nonempty,
+    unit_of_work,
+)
+from modeldyno.profiling.views.result.served import describe_load
+from modeldyno.profiling.views.result.totals import is_inspection
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from modeldyno.base.job.input_spec import InputSpec
+    from modeldyno.base.result.result import Fact, Result
+
+
+def footer(result: Result) -> Table:
+    """Tabulate what was measured, how, and on which hardware and software."""
+    model, environment = result.model, result.environment
+    identity = (
+        f"{model.name}, {_short_digest(model.digest)}, {model.framework}"
+        if model
+        else result.job.model.argument
+    )
+    inspected = is_inspection(result)
+    facts = {
+        "model": identity,
+        "inputs": "; ".join(map(_input, result.inputs)),
+        "backend": "" if inspected else _backend(result),
+        "analysed": _analysed(result) if inspected else "",
+        "load": "" if result.job.load is None else describe_load(result, result.job.load),
+        "measured": _timing(result),
+        "ran": "; ".join(doubt.seen for doubt in result.doubts if doubt.code in EXPECTED),
+        "noise": _noise(result),
+        "hardware": join_facts(environment.hardware),
+        "software": join_facts(environment.software),
+        "conditions": "" if inspected else join_facts(environment.conditions),
+        "result": join_nonempty(result.id, format_utc(result.created)),
+    }
+    return facts_table("How it was measured", facts)
+
+
+def _backend(result: Result) -> str:
+    settings = (f"{name} {_fact(name, value)}" for name, value in result.job.config.items())
+    return join_nonempty(result.job.backend, *settings)
+
+
+def _analysed(result: Result) -> str:
+    """Describe what was analysed, inference or a training step, and at which sizes."""
+    inspection, sizes = result.job.inspection, analysed_at(result)
+    what = f"a training step with {inspection.optimizer}" if inspection.mode is Mode.TRAIN else "inference"
+    return join_nonempty(f"{what} at {sizes}" if sizes else what, "nothing was run")
+
+
+def _timing(result: Result) -> str:
+    """Describe how many calls or training steps were timed, and why it stopped."""
+    metric, unit = (
+        ("latency", unit_of_work(result)) if result.find("latency") else ("step_time", "training step")
+    )
+    value = result.distribution(metric)
+    if value is None:
+        return ""
+    processes, effective = len(value.runs), int(value.effective_size("p50"))
+    unmet = f" ({'; '.join(value.unmet)})" if value.unmet else ""
+    answered = result.number("requests", "ok") or 0
+    of_all = f" of {answered:,.0f} that were answered" if answered > len(value) else ""
+    parts = [
+        f"{count(len(value), unit)}{of_all} in {count(processes, 'process', 'processes')}",
+        f"equivalent to {effective:,} independent {'one' if effective == 1 else 'ones'} for the median"
+        if effective < len(value)
+        else "",
+        f"warm-up of {value.warmup_dropped:,} left out" if value.warmup_dropped else "no warm-up",
+        f"{value.rejected:,} rejected as invalid" if value.rejected else "",
+        f"stop: {value.stop}{unmet}",
+    ]
+    return ", ".join(filter(None, parts))
+
+
+def _noise(result: Result) -> str:
+    figures = ((label, figure(result, metric)) for metric, label in NOISE.items())
+    return ", ".join(f"{label} {text}" for label, text in figures if text)
+
+
+def _input(spec: InputSpec) -> str:
+    shape = "" if spec.shape is None or spec.dtype == "object" else format_shape(spec.shape)
+    values = f"from {spec.source}" if spec.source else _value_range(spec)
+    distinct = "" if spec.distinct is None else f"{spec.distinct:,} distinct"
+    return join_nonempty(
+        " ".join(filter(None, (shorten(spec.name, NAME_LIMIT), shape, spec.dtype))), values, distinct
+    )
+
+
+def _value_range(spec: InputSpec) -> str:
+    """Describe the random values of an input."""
+    if spec.low is None or spec.high is None:
+        return ""
+    if spec.dtype == "string":
+        lengths = f"{spec.low:g}" if spec.low == spec.high else f"{spec.low:g} to {spec.high:g}"
+        return f"of {lengths} random words each"
+    return f"all {spec.low:g}" if spec.low == spec.high else f"random in {spec.low:g}..{spec.high:g}"
+
+
+_SELF_EXPLANATORY = {"processor", "architecture", "system"}
+"""Facts whose value needs no name."""
+
+
+def join_facts(facts: Mapping[str, Fact]) -> str:
+    """Join the facts of an environment in one line."""
+    return ", ".join(
+        _fact(name, value) if name in _SELF_EXPLANATORY else f"{name.replace('_', ' ')} {_fact(name, value)}"
+        for name, value in facts.items()
+    )
+
+
+def _fact(name: str, value: Fact) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, int) and "memory" in name:
+        return format_quantity(value, BYTES, 3)
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _short_digest(digest: str) -> str:
+    scheme, _, digits = digest.rpartition(":")
+    return f"{scheme}:{digits[:12]}" if scheme else digits[:12]

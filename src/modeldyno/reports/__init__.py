@@ -1,0 +1,7 @@
+"""Reporters: write a Result in a format for people or programs; one module per format.
+
+A reporter has a `suffix` and a `render`; most only format the blocks that `modeldyno.profiling.views` lays
+out.
+"""
+
+from __future__ import annotations

@@ -1,0 +1,157 @@
+"""HTML: a script-free fragment for notebooks, and a self-contained page.
+
+The fragment inherits the colours of its surroundings and has no script. The page is one file with its style,
+scripts and data; its content security policy allows these by their hashes and no request at all. Without
+scripts it still has every table, sentence and histogram. Both are pure ASCII, so that they survive any
+encoding.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import re
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from modeldyno.base import plugins
+from modeldyno.base.kinds import kind_of
+from modeldyno.base.report.blocks import Block, Heading
+from modeldyno.base.views.view_options import ViewOptions
+from modeldyno.reports import chart_json, html_elements
+from modeldyno.reports.interface import HtmlBody, TableLinks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from modeldyno.base.metrics.constraints import Judgement
+    from modeldyno.base.report.charts import Picture
+    from modeldyno.base.result.result import Result
+
+suffix = ".html"
+_PARTS = Path(__file__).parent / "page"
+_BUNDLE = "echarts.js"
+_SCRIPTS = (_BUNDLE, "units.js", "axes.js", "charts.js", "draw.js", "tables.js")
+"""Scripts of a page, in this order; tools/charts builds the first."""
+_STYLE = "report.css"
+_UNLINKED = TableLinks()
+_PROMISE = "This page is one file: it loads nothing and sends nothing."
+
+
+def fragment_of(blocks: Iterable[Block]) -> str:
+    """Write blocks as a fragment."""
+    body = "".join(html_elements.write_elements(blocks, html_elements.static_chart))
+    return _ascii(f'<div class="modeldyno"><style>{_page_file("fragment.css")}</style>\n{body}</div>\n')
+
+
+def render(document: Result, *, judgements: Sequence[Judgement] = ()) -> str:
+    """Write a Result as a page."""
+    kind = kind_of(document)
+    options = ViewOptions(judgements=tuple(judgements), knobs=plugins.knobs)
+    return lay_out(kind.page(document, options), title=kind.headline(document))
+
+
+def write_body(blocks: Iterable[Block], links: TableLinks = _UNLINKED) -> HtmlBody:
+    """Write blocks for a page of a site, whose files are those of `page_files`."""
+    parts = list(_sections(blocks))
+    drawn: list[Picture] = []
+    body = "".join(_write_section(number, part, drawn, links) for number, part in enumerate(parts))
+    return HtmlBody(
+        elements=_ascii(f'<div class="modeldyno">\n{body}</div>\n'),
+        contents=_ascii(_write_contents(parts)),
+        charts=chart_json.charts_as_json(drawn) if drawn else "",
+        scripts=_SCRIPTS if drawn else ("tables.js",),
+    )
+
+
+def page_files() -> Mapping[str, str]:
+    """Return the texts of the files that a page of a site needs: scripts, and ``report.css``."""
+    return {_STYLE: _style(), **{name: _page_file(name) for name in _SCRIPTS}}
+
+
+def _style() -> str:
+    return _page_file("fragment.css") + _page_file("page.css")
+
+
+def lay_out(blocks: Iterable[Block], *, title: str) -> str:
+    """Write blocks as a page."""
+    body = write_body(blocks)
+    scripts = [_page_file(name) for name in body.scripts]
+    style = _style()
+    allowed = " ".join(map(_digest, scripts))
+    policy = (
+        f"default-src 'none'; script-src {allowed}; style-src {_digest(style)}; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    data = f'<script type="application/json" id="pictures">{body.charts}</script>\n' if body.charts else ""
+    script_elements = data + "".join(f"<script>{script}</script>\n" for script in scripts)
+    return _ascii(
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="color-scheme" content="light dark">\n'
+        f"<title>{html.escape(title)}</title>\n<style>{style}</style>\n</head>\n<body>\n"
+        f"{body.contents}<main>\n{body.elements}</main>\n"
+        f"<footer>Written by ModelDyno. {_PROMISE}</footer>\n{script_elements}</body>\n</html>\n"
+    )
+
+
+# --- sections ------------------------------------------------------------------------------------
+
+
+def _sections(blocks: Iterable[Block]) -> Iterator[list[Block]]:
+    """Split the blocks before each top-level heading; the first part has no heading."""
+    part: list[Block] = []
+    for block in blocks:
+        if isinstance(block, Heading) and block.level == 1:
+            yield part
+            part = []
+        part.append(block)
+    yield part
+
+
+def _write_contents(parts: Sequence[Sequence[Block]]) -> str:
+    """Write the table of contents of a page with several sections."""
+    titles = [part[0].title for part in parts[1:] if isinstance(part[0], Heading)]
+    if len(titles) < 2:  # noqa: PLR2004 - one section needs no contents
+        return ""
+    links = "".join(
+        f'<li><a href="#part-{number}">{html.escape(title)}</a></li>'
+        for number, title in enumerate(titles, 1)
+    )
+    return f'<nav aria-label="Contents"><ul>{links}</ul></nav>\n'
+
+
+def _write_section(number: int, part: Sequence[Block], drawn: list[Picture], links: TableLinks) -> str:
+    def place_picture(picture: Picture) -> str:
+        drawn.append(picture)
+        return html_elements.figure(picture, len(drawn) - 1)
+
+    body = "".join(html_elements.write_elements(part, place_picture, links))
+    if not number:
+        return body
+    return f'<section id="part-{number}">\n{body}</section>\n'
+
+
+# --- files of a page -----------------------------------------------------------------------------
+
+
+@cache
+def _page_file(name: str) -> str:
+    """Read a file of the page, with LF line ends, as browsers normalize them before hashing."""
+    return (_PARTS / name).read_text(encoding="utf-8").replace("\r\n", "\n")
+
+
+@cache
+def _digest(text: str) -> str:
+    """Return the hash of text as a content security policy writes it."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+_ENTITY = re.compile(r"[^\x00-\x7f]")
+
+
+def _ascii(text: str) -> str:
+    return _ENTITY.sub(lambda match: f"&#{ord(match[0])};", text)

@@ -1,0 +1,3 @@
+"""Servers and loads from Python."""
+
+from __future__ import annotations

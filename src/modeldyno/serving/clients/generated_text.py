@@ -1,0 +1,157 @@
+"""Reads streams of generated text, whichever server wrote them.
+
+Servers differ in where an event has its text, where the tokens are counted and how the end is told; the
+tables below have what is known. OpenAI's protocol, as vLLM, SGLang, llama.cpp, Ollama and most others speak
+it, has one form of each; the others are those of TGI, Triton, Ollama, llama.cpp, SGLang, Anthropic.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+from modeldyno.base.result.request_outcome import RequestOutcome
+from modeldyno.engine.interfaces.request_target import BrokenStream
+from modeldyno.serving.clients import messages as clients_messages
+from modeldyno.serving.loadgen.event_stream import decode_stream, decoder_of, last_part
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from modeldyno.engine.interfaces.request_target import Reply
+    from modeldyno.serving.loadgen.event_stream import StreamEvent
+
+_OPENAI_TEXT = ("text", "content", "reasoning", "reasoning_content", "arguments", "refusal")
+_TEXT = (
+    *_OPENAI_TEXT,  # also TGI's and llama.cpp's
+    "text_output",  # Triton
+    "response", "thinking",  # Ollama
+    "partial_json", "delta",  # Anthropic, OpenAI's responses
+)  # fmt: skip
+"""Names of the fields in which an event has its text."""
+_HAS_OPENAI_TEXT, _HAS_TEXT = (
+    re.compile(rb'"(?:%b)"\s*:\s*"(?!")' % b"|".join(name.encode() for name in names))
+    for names in (_OPENAI_TEXT, _TEXT)
+)
+_REPEATS = re.compile(rb'"type"\s*:\s*"response\.[\w.]*(?:done|completed|created|in_progress|added)"')
+"""Of OpenAI's responses, what repeats the text that came before."""
+_GENERATED: tuple[tuple[str, ...], ...] = (
+    ("usage", "completion_tokens"),
+    ("x_groq", "usage", "completion_tokens"),
+    ("usage", "output_tokens"),  # Anthropic
+    ("response", "usage", "output_tokens"),  # OpenAI's responses
+    ("eval_count",),  # Ollama
+    ("details", "generated_tokens"),  # TGI
+    ("meta_info", "completion_tokens"),  # SGLang
+    ("tokens_predicted",),  # llama.cpp
+    ("timings", "predicted_n"),  # llama.cpp, as OpenAI
+    ("usageMetadata", "candidatesTokenCount"),  # Gemini
+    ("delta", "usage", "tokens", "output_tokens"),  # Cohere
+)
+_PROMPT: tuple[tuple[str, ...], ...] = (
+    ("usage", "prompt_tokens"),
+    ("x_groq", "usage", "prompt_tokens"),
+    ("usage", "input_tokens"),
+    ("message", "usage", "input_tokens"),
+    ("response", "usage", "input_tokens"),
+    ("prompt_eval_count",),
+    ("meta_info", "prompt_tokens"),
+    ("tokens_evaluated",),
+    ("timings", "prompt_n"),
+)
+"""Where an event, or a whole answer, counts the tokens of the generated text, and of the prompt."""
+_ASKED: tuple[tuple[str, ...], ...] = (
+    ("max_completion_tokens",),
+    ("max_tokens",),
+    ("max_output_tokens",),
+    ("parameters", "max_new_tokens"),  # TGI
+    ("sampling_params", "max_new_tokens"),  # SGLang
+    ("options", "num_predict"),  # Ollama
+    ("n_predict",),  # llama.cpp
+)
+"""Where a request says how many tokens it asks for."""
+_MAY_COUNT = re.compile(
+    b"|".join(
+        rb'"%b"\s*:\s*\d' % name.encode() for name in dict.fromkeys(path[-1] for path in _GENERATED + _PROMPT)
+    )
+)
+_REASON = re.compile(rb'"(?:finish_reason|stop_reason|done_reason)"\s*:\s*"(\w+)"')
+
+
+def bears_openai_text(event: bytes) -> bool:
+    """Return whether the data of an event holds text; the first often has a role, the last the usage."""
+    return _HAS_OPENAI_TEXT.search(event) is not None
+
+
+def bears_text(event: bytes) -> bool:
+    """Return whether the data of an event holds text in a field that any known server has for it."""
+    return _HAS_TEXT.search(event) is not None and (
+        b'"response.' not in event or _REPEATS.search(event) is None
+    )
+
+
+def is_streamed(reply: Reply) -> bool:
+    """Return whether an answer is a stream of events."""
+    return decoder_of(clients_messages.header_value(reply, "content-type").encode("latin-1")) is not None
+
+
+def events(reply: Reply) -> Iterator[StreamEvent]:
+    """Yield the events of a streamed answer."""
+    return decode_stream(clients_messages.header_value(reply, "content-type").encode("latin-1"), reply.body)
+
+
+def raise_on_error(event: StreamEvent) -> None:
+    """Raise BrokenStream if an event reports an error."""
+    if event.is_error:
+        message = clients_messages.error_message(event.data)
+        raise BrokenStream(
+            RequestOutcome.SERVER_ERROR, f"the server reported an error in the stream: {message}"
+        )
+
+
+def asked_tokens(body: bytes) -> int:
+    """Return the tokens that a request in JSON asks to generate at most; 0 if it does not say."""
+    try:
+        request = json.loads(body)
+    except (ValueError, RecursionError):
+        return 0
+    return max(0, _count(request, _ASKED))
+
+
+def finish_reason(reply: Reply) -> str:
+    """Return why the text ended, as the server says, such as ``length`` or ``stop``; empty if it does not."""
+    reasons: list[bytes] = _REASON.findall(reply.body)
+    return reasons[-1].decode() if reasons else ""
+
+
+def generated_tokens(reply: Reply) -> int:
+    """Return the tokens of the generated text as the server counts them; -1 if it does not."""
+    return _last_count(reply, _GENERATED)
+
+
+def prompt_tokens(reply: Reply) -> int:
+    """Return the tokens of the prompt as the server counts them; -1 if it does not."""
+    return _last_count(reply, _PROMPT)
+
+
+def _last_count(reply: Reply, places: Sequence[tuple[str, ...]]) -> int:
+    """Return the last count, as those of several events grow."""
+    if not is_streamed(reply):
+        return _count(clients_messages.json_object_or_empty(reply), places)
+    kind = clients_messages.header_value(reply, "content-type").encode("latin-1")
+    for body in (last_part(reply.body), reply.body):
+        for event in reversed([*decode_stream(kind, body)]):
+            if _MAY_COUNT.search(event.data) and (count := _count(event.json(), places)) >= 0:
+                return count
+    return -1
+
+
+def _count(document: Any, places: Sequence[tuple[str, ...]]) -> int:
+    for path in places:
+        value = document
+        for name in path:
+            value = value.get(name) if isinstance(value, dict) else None
+        if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+            return value
+    return -1

@@ -1,0 +1,3 @@
+"""Explanations as JSON."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""What clients of servers offer."""
+
+from __future__ import annotations

@@ -1,0 +1,197 @@
+"""The log of all requests of a load, as columns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from modeldyno.base.result.request_outcome import RequestOutcome
+from modeldyno.base.stats.statistics import load_numpy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy import ndarray
+
+
+Column: TypeAlias = "ndarray"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Records:
+    """Columns of equal length, in the order in which the requests ended.
+
+    Times are nanoseconds of the monotonic clock, which all processes of a machine share.
+    """
+
+    due: Column
+    """int64."""
+    sent: Column
+    """int64: just before the first byte was handed to the system; of the last attempt, if it was retried."""
+    first: Column
+    """int64: when the first byte of the answer arrived; 0 if none did."""
+    end: Column
+    """int64: when the last byte arrived, or the client gave up."""
+    outcome: Column
+    """uint8, of Outcome."""
+    message: Column
+    """int32: index of the target's message."""
+    received: Column
+    """int64: bytes of the response body."""
+    retries: Column
+    """int32: number of retries."""
+    driver: Column
+    """int32: index of the driver process."""
+    tokens: Column
+    """int32: tokens of the answer if the client can count them, else -1."""
+    pieces: tuple[tuple[int, ...], ...] = ()
+    """Of streams: when the non-empty chunks of each answer arrived, in nanoseconds; else empty."""
+
+    def __len__(self) -> int:
+        return int(self.due.size)
+
+    @property
+    def fine(self) -> Column:
+        """Mask of the requests that were answered well."""
+        fine: Column = self.outcome == RequestOutcome.OK
+        return fine
+
+    @property
+    def weight(self) -> int:
+        """Number of requests, or of stream chunks if there are more."""
+        return max(len(self), sum(map(len, self.pieces)))
+
+    def chosen(self, mask: Column) -> Records:
+        """Return the requests where `mask` holds."""
+        return self.at(load_numpy().flatnonzero(mask))
+
+    def at(self, indices: Column) -> Records:
+        """Return the requests at these indices, in this order."""
+        columns = {name: getattr(self, name)[indices] for name in COLUMNS}
+        return Records(**columns, pieces=tuple(self.pieces[i] for i in indices) if self.pieces else ())
+
+    def parts(self) -> Iterator[Records]:
+        """Yield all of them as one part; see `RecordParts`."""
+        yield self
+
+
+COLUMNS = {
+    "due": "int64", "sent": "int64", "first": "int64", "end": "int64", "outcome": "uint8",
+    "message": "int32", "received": "int64", "retries": "int32", "driver": "int32", "tokens": "int32",
+}  # fmt: skip
+"""Column to its dtype."""
+
+
+def empty_records() -> Records:
+    """Return an empty log."""
+    np = load_numpy()
+    return Records(**{name: np.empty(0, dtype) for name, dtype in COLUMNS.items()})
+
+
+def join_records(parts: Sequence[Records]) -> Records:
+    """Concatenate logs in the order in which the requests ended."""
+    np = load_numpy()
+    if not parts:
+        return empty_records()
+    order = np.argsort(np.concatenate([part.end for part in parts]), kind="stable")
+    pieces = _joined_pieces(parts)
+    return Records(
+        **{name: np.concatenate([getattr(part, name) for part in parts])[order] for name in COLUMNS},
+        pieces=tuple(pieces[i] for i in order) if pieces else (),
+    )
+
+
+# --- more than memory holds ------------------------------------------------------------------------
+
+
+class RecordParts(Protocol):
+    """A log that may be too large for memory."""
+
+    def parts(self) -> Iterator[Records]:
+        """Yield the requests in the order in which they ended, as many at a time as memory can hold."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FilteredRecords:
+    """The requests of a log for which a predicate holds, evaluated again on every use."""
+
+    records: RecordParts
+    holds: Callable[[Records], Column]
+
+    def __len__(self) -> int:
+        return sum(int(self.holds(part).sum()) for part in self.records.parts())
+
+    def parts(self) -> Iterator[Records]:
+        """Yield the matching requests of each part."""
+        return (part.chosen(self.holds(part)) for part in self.records.parts())
+
+    def where(self, holds: Callable[[Records], Column]) -> FilteredRecords:
+        """Filter further."""
+        return FilteredRecords(records=self, holds=holds)
+
+
+MOST = 1_000_000
+"""Most records, or stream chunks, from which statistics are computed; larger logs are sampled."""
+
+
+def sampling_step(records: RecordParts, most: int = MOST) -> int:
+    """Return n such that `sample_records` draws one of every n records."""
+    return max(1, math.ceil(sum(part.weight for part in records.parts()) / most))
+
+
+def sample_records(records: RecordParts, most: int = MOST) -> Records:
+    """Return the whole log, or a sample if it is too large, in the order in which the requests ended.
+
+    One of every n is drawn at random, so that periodic requests, such as batches, are represented fairly.
+    The greatest and least latency, service time and send lag are always in it.
+    """
+    np = load_numpy()
+    step = sampling_step(records, most)
+    if step == 1:
+        return _concatenated([*records.parts()])
+    rng, ends = np.random.default_rng(step), _extremes(records)
+    drawn: list[Records] = []
+    for number, part in enumerate(records.parts()):
+        mask = np.zeros(len(part), bool)
+        places = np.arange(0, len(part), step)
+        places += rng.integers(step, size=places.size)
+        mask[places[places < len(part)]] = True
+        mask[[place for where, place in ends if where == number]] = True
+        drawn.append(part.chosen(mask))
+    return _concatenated(drawn)
+
+
+def _concatenated(parts: list[Records]) -> Records:
+    """Concatenate parts that are in order; empties the list to free memory."""
+    if len(parts) <= 1:
+        return parts.pop() if parts else empty_records()
+    columns = [{name: getattr(part, name) for name in COLUMNS} for part in parts]
+    pieces = _joined_pieces(parts)
+    parts.clear()
+    merged = {name: load_numpy().concatenate([column.pop(name) for column in columns]) for name in COLUMNS}
+    return Records(**merged, pieces=pieces)
+
+
+def _joined_pieces(parts: Sequence[Records]) -> tuple[tuple[int, ...], ...]:
+    """Return the chunk times of all parts, if any part has some."""
+    if not any(part.pieces for part in parts):
+        return ()
+    return tuple(piece for part in parts for piece in part.pieces or ((),) * len(part))
+
+
+def _extremes(records: RecordParts) -> set[tuple[int, int]]:
+    """Find the extreme times as (index of the part, index in the part)."""
+    extremes: dict[tuple[int, int], tuple[int, tuple[int, int]]] = {}
+    for number, part in enumerate(records.parts()):
+        times = (part.end - part.due, part.end - part.sent, part.sent - part.due)
+        for key in ((which, sign) for which in range(len(times)) for sign in (1, -1) if len(part)):
+            signed = key[1] * times[key[0]]
+            place = int(signed.argmax())
+            if key not in extremes or signed[place] > extremes[key][0]:
+                extremes[key] = int(signed[place]), (number, place)
+    return {where for _, where in extremes.values()}
+
+
+assert {field.name for field in fields(Records)} == {*COLUMNS, "pieces"}

@@ -1,0 +1,97 @@
+"""What a load of generated text asked for and did not get: pieces, counts of tokens, all of the tokens."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from modeldyno.base.metrics.doubt import Doubt
+from modeldyno.base.stats import statistics
+from modeldyno.serving.load.request_log import sample_records
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from modeldyno.serving.load.request_log import Records
+    from modeldyno.serving.load.steady_window import SteadyWindow
+
+_ENOUGH = 0.98
+"""Share of the tokens asked for that is as good as all of them."""
+_SAMPLE = 200_000
+"""Requests sampled to decide on a doubt."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextRequest:
+    """What the requests of a load ask for."""
+
+    streamed: bool = False
+    """Whether their answers are to come in pieces."""
+    tokens: Sequence[int] = ()
+    """Tokens that each message asks for at most; 0 for one that does not say; empty: none says."""
+    reasons: Sequence[str] = ()
+    """Why the texts of some answers ended, as the server says; empty for an answer without a reason."""
+
+
+def stream_doubts(window: SteadyWindow, text_request: TextRequest) -> Iterator[Doubt]:
+    """Yield a doubt for each thing that the requests asked for and did not get."""
+    if not text_request.streamed and not any(text_request.tokens):
+        return
+    records = sample_records(window.due().where(lambda part: part.fine), _SAMPLE)
+    if len(records):
+        if text_request.streamed:
+            yield from _without_pieces(records)
+        yield from _uncounted(records, text_request)
+        yield from _too_few(records, text_request)
+
+
+def _without_pieces(records: Records) -> Iterator[Doubt]:
+    pieces = records.pieces or ((),) * len(records)
+    if missing := sum(not times for times in pieces):
+        yield Doubt(
+            code="not-in-pieces",
+            seen=f"{missing:,} of {len(records):,} answers did not come in pieces with text, as was asked "
+            f"for: time_to_first_token is {'not known' if missing == len(records) else 'of the others'}",
+            advice="see whether the server streams, and in which field of an event it has the text",
+        )
+
+
+def _uncounted(records: Records, text_request: TextRequest) -> Iterator[Doubt]:
+    missing = int((records.tokens < 0).sum())
+    if not missing:
+        return
+    known = missing < len(records)
+    lost = "token_rate and time_per_output_token are" if text_request.streamed else "token_rate is"
+    yield Doubt(
+        code="no-token-counts",
+        seen=f"the server counted the tokens of {'only some' if known else 'none'} of its answers (no usage "
+        f"in {missing:,} of {len(records):,}): {lost} {'of the others alone' if known else 'not known'}",
+        advice="have the server report usage; pieces are not counted as tokens, as one may hold several",
+    )
+
+
+def _too_few(records: Records, text_request: TextRequest) -> Iterator[Doubt]:
+    """Doubt answers that are shorter than the requests allowed, with why they ended."""
+    np = statistics.load_numpy()
+    limits = np.array(text_request.tokens or (0,))[
+        records.message if text_request.tokens else records.message * 0
+    ]
+    judged = (limits > 0) & (records.tokens >= 0)
+    share = records.tokens[judged].sum() / limits[judged].sum() if judged.any() else 1.0
+    if share >= _ENOUGH:
+        return
+    reasons = Counter(reason for reason in text_request.reasons if reason)
+    why = ", ".join(f"{reason} ({count})" for reason, count in reasons.most_common(3))
+    got, most = records.tokens[judged].mean(), limits[judged].mean()
+    limited = set(reasons) == {"length"}
+    yield Doubt(
+        code="fewer-tokens",
+        seen=f"the answers have {got:,.3g} tokens on average, of {most:,.3g} that were asked for "
+        f"({share:.0%}){why and f'; they ended by {why}'}",
+        advice="the server has a limit of its own, below `max_tokens`: raise it, or ask for what it allows"
+        if limited
+        else 'for texts of one length have the server go on, as by `extra={"ignore_eos":true}`, or set '
+        "`max_tokens` to what is usual",
+    )

@@ -1,0 +1,59 @@
+"""A driver's command as bytes: a line of JSON, followed by the messages."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from modeldyno.base.job.load_spec import Arrivals, Load
+from modeldyno.engine.interfaces.request_target import Target, Tls, Transport
+from modeldyno.serving.loadgen.arrivals import LoadShare
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverCommand:
+    """A command to a driver: one share of a load on a target."""
+
+    target: Target
+    load: Load
+    share: LoadShare
+    seed: int
+    address: str
+    """IP address of the target's host, so that the drivers need not resolve it."""
+    first_sequence: int = 1
+    """Id of the first sequence of all drivers."""
+
+
+def encode_command(command: DriverCommand) -> bytes:
+    """Encode a command; it contains secrets."""
+    messages = command.target.messages
+    fields = {**asdict(command), "sizes": [len(message) for message in messages]}
+    del fields["target"]["messages"]
+    return json.dumps(fields).encode() + b"\n" + b"".join(messages)
+
+
+def read_command(take: Callable[[int], bytes]) -> DriverCommand:
+    """Decode a command, using a function that returns exactly `size` bytes."""
+    line = bytearray()
+    while not line.endswith(b"\n"):
+        line += take(1)
+    fields: dict[str, Any] = json.loads(line)
+    target, load = fields["target"], fields["load"]
+    target["transport"] = Transport(target["transport"])
+    target["metadata"] = tuple((name, value) for name, value in target["metadata"])
+    target["tls"] = Tls(**target["tls"]) if target["tls"] else None
+    target |= {name: tuple(target[name]) for name in ("marks", "streams", "token_limits")}
+    load["arrivals"] = Arrivals(load["arrivals"])
+    load["sequence"] = load["sequence"] and tuple(load["sequence"])
+    return DriverCommand(
+        target=Target(**target, messages=tuple(take(size) for size in fields["sizes"])),
+        load=Load(**load),
+        share=LoadShare(**fields["share"]),
+        seed=fields["seed"],
+        address=fields["address"],
+        first_sequence=fields["first_sequence"],
+    )

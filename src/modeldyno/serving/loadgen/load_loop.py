@@ -1,0 +1,335 @@
+"""The load loop: sends requests when they are due, and records their outcomes.
+
+Everything happens in callbacks of one event loop; a request needs neither a task nor a timer of its own. In a
+closed loop a slot sends its next request as soon as the last one has ended; if its requests fail repeatedly,
+it pauses between them. In an open loop a timer fires when the next request is due; requests beyond the limit
+wait in a queue, and the wait counts as latency (no coordinated omission).
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+from itertools import cycle, tee
+from typing import TYPE_CHECKING
+
+from modeldyno.base.clock import monotonic_ns, process_time_ns
+from modeldyno.base.job.load_spec import pause_after
+from modeldyno.base.result.request_outcome import RequestOutcome
+from modeldyno.engine.interfaces.request_target import BrokenStream
+from modeldyno.serving.loadgen.arrivals import due_times
+from modeldyno.serving.loadgen.record_frames import ROW, RecordBlock
+from modeldyno.serving.loadgen.request import Call, make_reply
+from modeldyno.serving.loadgen.retry import REST, pause_before_retry
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Iterator
+
+    from modeldyno.base.job.load_spec import Load
+    from modeldyno.engine.interfaces.request_target import Reply
+    from modeldyno.serving.loadgen.arrivals import LoadShare
+    from modeldyno.serving.loadgen.kernel_timer import Timer
+    from modeldyno.serving.loadgen.request import Carrier, Raw
+    from modeldyno.serving.loadgen.sequences import OpenSequences
+
+    Kept = tuple[int, int, Raw]
+    """Bytes, time of arrival, and the reply."""
+
+BEAT = 0.02
+"""Seconds between two checks for timeouts."""
+KEPT = 1 << 27
+"""Maximum bytes of all replies that are kept."""
+_AT_ONCE = 64
+"""Maximum requests sent before the loop handles replies."""
+_FAULTS_KEPT = 16
+"""Maximum number of distinct error statuses whose first reply is kept."""
+_NEVER = 1 << 62
+_OK, _REFUSED = RequestOutcome.OK, RequestOutcome.REFUSED
+
+
+class LoadLoop:
+    """A share of a running load. Set `carrier` and `timer`, then call `start`."""
+
+    carrier: Carrier
+    timer: Timer
+
+    def __init__(
+        self, load: Load, share: LoadShare, messages: int, loop: asyncio.AbstractEventLoop, *, seed: int = 0
+    ) -> None:
+        self.finished: Callable[[], None] = lambda: None
+        """Called once, when no request is in flight after `stop`."""
+        self.count_tokens: Callable[[Reply], int] | None = None
+        self.sequences: OpenSequences | None = None
+        """The sequences that the requests are of; None without."""
+        self._loop = loop
+        self._closed = load.closed
+        self._retries = load.retries
+        self._timeout = int(load.timeout * 1e9)
+        self._limit = _NEVER if load.slots is None else max(1, share.amount(load.slots))
+        self._left = self._requests = _NEVER if load.requests is None else share.amount(load.requests)
+        self._times, schedule = tee(due_times(load, share, seed=seed))
+        self._schedule = iter(()) if load.closed else schedule
+        """The same times, to count those that have passed even if the timer is late."""
+        self._passing = next(self._schedule, None)
+        self._passed = self._rung = 0
+        """Number of due times that have passed, and of those for which the timer has fired."""
+        self._message = cycle([(share.index + i * share.of) % messages for i in range(messages)])
+        self._in_flight: dict[Call, int] = {}
+        """Requests in flight to when they were handed over, in that order."""
+        self._queued: deque[int] = deque()
+        """Due times of requests that the limit holds back."""
+        self._pausing = 0
+        """Number of slots that pause because their last requests failed."""
+        self._answered = False
+        """Whether any request has succeeded yet."""
+        self._retrying: dict[Call, asyncio.Handle] = {}
+        """Requests in flight that are about to be sent again."""
+        self._give_up_at: int | None = None
+        """When to cancel the requests still in flight; None before `stop`."""
+        self._unsent = 0
+        """Number of requests that were due but not sent at `stop`."""
+        self._rows = bytearray()
+        self._pieces = array("q")
+        self._first: dict[int, Kept] = {}
+        self._last: dict[int, Kept] = {}
+        self._faults: dict[int, tuple[int, Kept]] = {}
+        self._budget = KEPT
+        self._sent = 0
+        self._due = _NEVER
+        self._started = self._cpu = 0
+
+    def start(self, when: int) -> None:
+        """Start the load at this time of the monotonic clock."""
+        self._started, self._cpu = when, process_time_ns()
+        self._loop.call_later(BEAT, self._check_timeouts)
+        self._advance()
+
+    def stop(self, grace: float) -> None:
+        """Stop sending; cancel after `grace` seconds the requests still in flight."""
+        if self._give_up_at is None:
+            self._unsent = self._backlog()
+            self._times = iter(())
+            self._due = _NEVER
+            self._left = 0
+            self._queued.clear()
+            self._give_up_at = monotonic_ns() + int(grace * 1e9)
+            self._end_sequences()
+
+    def _advance(self) -> None:
+        """Determine when the next request is due, and set the timer."""
+        due = next(self._times, None) if self._left else None
+        self._due = _NEVER if due is None else self._started + due
+        if due is not None:
+            self.timer.set(self._due)
+
+    def ring(self) -> None:
+        """Send the requests that are due; the timer's callback."""
+        now = monotonic_ns()
+        for _ in range(_AT_ONCE):
+            due = self._due
+            if due > now:
+                break
+            self._rung += 1
+            if self._closed:
+                self._send_next(Call(0, 0), due)
+            elif self._left:
+                self._left -= 1
+                if len(self._in_flight) + self._pausing >= self._limit:
+                    self._queued.append(due)
+                else:
+                    self._send_due(Call(0, due), due)
+            following = next(self._times, None) if self._left else None
+            self._due = _NEVER if following is None else self._started + following
+        if self._due != _NEVER:
+            self.timer.set(self._due)
+
+    def _send_next(self, call: Call, due: int) -> None:
+        """Send the next request of a closed loop's slot."""
+        if self._left:
+            self._left -= 1
+            self._send_due(call, due)
+
+    def _send_due(self, call: Call, due: int) -> None:
+        """Send the next message, or that of a sequence."""
+        if self.sequences is None:
+            call.begin(next(self._message), due)
+        else:
+            call.begin(0, due)
+            self.sequences.assign(call)
+        self._send(call)
+
+    def _send_waiting(self, end: int) -> None:
+        """Send what follows in the sequence of a request that has ended, or else what the limit held back."""
+        following = Call(0, end)
+        following.begin(0, end)
+        if self.sequences is not None and self.sequences.assign_following(following):
+            self._send(following)
+        elif self._queued:
+            due = self._queued.popleft()
+            self._send_due(Call(0, due), due)
+
+    def _end_sequences(self) -> None:
+        """Send the last request of each idle sequence, so that the server does not wait for more."""
+        while self.sequences is not None and self.sequences.assign_last(call := Call(0, monotonic_ns())):
+            self._send(call)
+
+    def _send(self, call: Call) -> None:
+        now = monotonic_ns()
+        self._in_flight[call] = now
+        self._sent += 1
+        self.carrier.send(call, now)
+
+    def done(self, call: Call, outcome: RequestOutcome, end: int, raw: Raw | None) -> None:
+        """Record how a request ended, and send the next one if allowed."""
+        del self._in_flight[call]
+        tokens = -1
+        if self.count_tokens is not None and raw is not None and outcome is _OK:
+            outcome, tokens = self._count(call.message, raw)
+        if outcome is not _OK and self._retries and self._retry(call, outcome, end, raw):
+            return
+        if self.sequences is not None:
+            self.sequences.release(call, answered=outcome is _OK)
+        if raw is not None:
+            self._keep(call, outcome, end, raw)
+        pieces = call.pieces
+        self._rows += ROW.pack(
+            call.due, call.sent, call.first, end, call.received, call.message, call.retries, tokens,
+            len(pieces), outcome,
+        )  # fmt: skip
+        if pieces:
+            self._pieces.extend(pieces)
+        if self._give_up_at is not None:
+            self._end_sequences()
+        elif not self._closed:
+            self._send_waiting(end)
+        elif outcome is _OK:
+            call.failures, self._answered = 0, True
+            self._send_next(call, end)
+        else:
+            self._pause(call, outcome, end)
+
+    def _pause(self, call: Call, outcome: RequestOutcome, end: int) -> None:
+        """Pause a slot whose request failed, so that it does not fail in a tight loop."""
+        call.failures += 1
+        pause = REST if outcome is _REFUSED else pause_after(call.failures, answered=self._answered)
+        if not pause:
+            self._send_next(call, end)
+            return
+        self._pausing += 1
+        self._loop.call_later(pause, self._end_pause, call)
+
+    def _end_pause(self, call: Call) -> None:
+        self._pausing -= 1
+        self._send_next(call, monotonic_ns())
+
+    def _retry(self, call: Call, outcome: RequestOutcome, now: int, raw: Raw | None) -> bool:
+        """Send a request again if a retry may help; return whether it is sent again."""
+        if call.retries >= self._retries or self._give_up_at is not None:
+            return False
+        pause = pause_before_retry(
+            outcome, begun=call.first > 0, retries=call.retries, head=b"" if raw is None else raw[1]
+        )
+        if pause is None or pause * 1e9 > self._timeout:  # it would be given up before
+            return False
+        call.retries += 1
+        call.reset()
+        call.sent = now
+        self._in_flight[call] = now
+        self._retrying[call] = self._loop.call_later(pause, self._resend, call)
+        return True
+
+    def _resend(self, call: Call) -> None:
+        del self._retrying[call], self._in_flight[call]
+        self._send(call)
+
+    def _count(self, message: int, raw: Raw) -> tuple[RequestOutcome, int]:
+        """Return the outcome and the tokens of a stream, after checking that it is complete."""
+        assert self.count_tokens is not None
+        try:
+            return _OK, self.count_tokens(make_reply(message, raw))
+        except BrokenStream as error:
+            return error.outcome, -1
+        except ValueError:
+            return RequestOutcome.MALFORMED, -1
+
+    def _keep(self, call: Call, outcome: RequestOutcome, end: int, raw: Raw) -> None:
+        """Keep the first and last reply to each message, and the first reply of each error status."""
+        message, size = call.message, call.received
+        if outcome is not _OK:
+            if len(self._faults) < _FAULTS_KEPT and raw[0] not in self._faults and size <= self._budget:
+                self._budget -= size
+                self._faults[raw[0]] = message, (size, end, raw)
+            return
+        kept = self._last if message in self._first else self._first
+        previous = kept.get(message)
+        growth = size - previous[0] if previous is not None else size
+        if growth <= self._budget:
+            self._budget -= growth
+            kept[message] = size, end, raw
+
+    def _check_timeouts(self) -> None:
+        """End requests that exceed the timeout."""
+        now = monotonic_ns()
+        if self._give_up_at is not None and (not self._busy or now >= self._give_up_at):
+            self._give_up([*self._in_flight], RequestOutcome.CANCELLED, now)
+            self.finished()
+            return
+        latest = now - self._timeout
+        expired = []
+        for call, began in self._in_flight.items():
+            if began > latest:
+                break
+            expired.append(call)
+        self._give_up(expired, RequestOutcome.TIMEOUT, now)
+        self._loop.call_later(BEAT, self._check_timeouts)
+
+    def _give_up(self, calls: list[Call], outcome: RequestOutcome, now: int) -> None:
+        for call in calls:
+            if (retrying := self._retrying.pop(call, None)) is not None:
+                retrying.cancel()
+            else:
+                self.carrier.drop(call)
+        for call in calls:
+            self.done(call, outcome, now, None)
+
+    @property
+    def _busy(self) -> bool:
+        return bool(self._in_flight or (self._pausing and self._left))
+
+    def _backlog(self) -> int:
+        """Return the number of requests that are due but not sent, because of the limit or a late timer."""
+        if self._give_up_at is not None or not self._started:
+            return self._unsent
+        now = monotonic_ns() - self._started
+        while self._passing is not None and self._passing <= now:
+            self._passed += 1
+            self._passing = next(self._schedule, None)
+        return len(self._queued) + max(0, min(self._passed, self._requests) - self._rung)
+
+    def block(self) -> RecordBlock:
+        """Return what happened since the last block."""
+        rows, self._rows = bytes(self._rows), bytearray()
+        times, self._pieces = self._pieces.tobytes(), array("q")
+        return RecordBlock(
+            in_flight=len(self._in_flight),
+            backlog=self._backlog(),
+            ended=self._started > 0 and self._due == _NEVER and not self._busy and not self._queued,
+            cpu=process_time_ns() - self._cpu,
+            wall=max(0, monotonic_ns() - self._started),
+            sent=self._sent,
+            opened=self.carrier.opened,
+            rows=rows,
+            times=times,
+        )
+
+    def answers(self) -> Iterator[tuple[int, Reply]]:
+        """Yield the kept replies of successful requests, each with its time of arrival."""
+        for kept in (self._first, self._last):
+            for message, (_, end, raw) in kept.items():
+                yield end, make_reply(message, raw)
+
+    def faults(self) -> Iterator[tuple[int, Reply]]:
+        """Yield the kept replies of failed requests, each with its time of arrival."""
+        for message, (_, end, raw) in self._faults.values():
+            yield end, make_reply(message, raw)

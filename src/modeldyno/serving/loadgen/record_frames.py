@@ -1,0 +1,108 @@
+"""Frames with records and replies, from a driver to the parent process: a kind, a length and bytes."""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING, NamedTuple
+
+from modeldyno.engine.interfaces.request_target import Reply
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from modeldyno.serving.load.request_log import Records
+
+ROW = Struct("<5q4iB")
+"""A record: due, sent, first, end, received; message, retries, tokens, pieces; outcome."""
+_NAMES = ("due", "sent", "first", "end", "received", "message", "retries", "tokens", "pieces", "outcome")
+_FORMATS = ["<i8"] * 5 + ["<i4"] * 4 + ["u1"]
+
+_FRAME = Struct("<cI")
+READY, BLOCK, ANSWER, FAULT, END = b"H", b"R", b"A", b"F", b"E"
+_BLOCK = Struct("<2qB4qI")
+_ANSWER = Struct("<qiiI")
+
+
+class RecordBlock(NamedTuple):
+    """A driver's regular report, sent several times a second."""
+
+    in_flight: int
+    backlog: int
+    """Requests due but not sent; after the stop, the number at that time."""
+    ended: bool
+    cpu: int
+    """Nanoseconds of processor time since the start of the load."""
+    wall: int
+    """Nanoseconds since the start of the load."""
+    sent: int
+    opened: int
+    rows: bytes
+    """Records, see ROW."""
+    times: bytes
+    """Times of the pieces of all rows, int64, row by row."""
+
+
+def frame(kind: bytes, body: bytes = b"") -> bytes:
+    """Encode a frame."""
+    return _FRAME.pack(kind, len(body)) + body
+
+
+def frames(data: bytearray) -> Iterator[tuple[bytes, bytes]]:
+    """Yield all complete frames at the front of a buffer, and remove them from it."""
+    position = 0
+    while len(data) - position >= _FRAME.size:
+        kind, length = _FRAME.unpack_from(data, position)
+        end = position + _FRAME.size + length
+        if len(data) < end:
+            break
+        yield kind, bytes(data[position + _FRAME.size : end])
+        position = end
+    del data[:position]
+
+
+def encode_block(block: RecordBlock) -> bytes:
+    """Encode a block."""
+    *state, rows, times = block
+    return frame(BLOCK, _BLOCK.pack(*state, len(rows)) + rows + times)
+
+
+def read_block(body: bytes) -> RecordBlock:
+    """Decode a block."""
+    in_flight, backlog, ended, cpu, wall, sent, opened, length = _BLOCK.unpack_from(body)
+    end = _BLOCK.size + length
+    rows, times = body[_BLOCK.size : end], body[end:]
+    return RecordBlock(in_flight, backlog, bool(ended), cpu, wall, sent, opened, rows, times)
+
+
+def encode_answer(kind: bytes, end: int, reply: Reply) -> bytes:
+    """Encode a reply and its time of arrival, as an ANSWER or a FAULT."""
+    head = _ANSWER.pack(end, reply.message, reply.status, len(reply.head))
+    return frame(kind, head + reply.head + reply.body)
+
+
+def read_answer(body: bytes) -> tuple[int, Reply]:
+    """Decode a reply and its time of arrival."""
+    end, message, status, length = _ANSWER.unpack_from(body)
+    body_start = _ANSWER.size + length
+    return end, Reply(
+        message=message, status=status, head=body[_ANSWER.size : body_start], body=body[body_start:]
+    )
+
+
+def decode_rows(rows: bytes, times: bytes, driver: int) -> Records:
+    """Convert rows to columns."""
+    from modeldyno.base.stats.statistics import load_numpy  # noqa: PLC0415 - a driver has no numpy
+    from modeldyno.serving.load.request_log import Records  # noqa: PLC0415 - a driver needs none
+
+    np = load_numpy()
+    table = np.frombuffer(rows, np.dtype({"names": _NAMES, "formats": _FORMATS}))
+    columns = {name: np.ascontiguousarray(table[name]) for name in _NAMES if name != "pieces"}
+    pieces: tuple[tuple[int, ...], ...] = ()
+    if times:
+        ends = np.cumsum(table["pieces"])
+        all_times = np.frombuffer(times, "<i8").tolist()
+        pieces = tuple(
+            tuple(all_times[end - count : end])
+            for end, count in zip(ends.tolist(), table["pieces"].tolist(), strict=True)
+        )
+    return Records(**columns, driver=np.full(len(table), driver, "int32"), pieces=pieces)

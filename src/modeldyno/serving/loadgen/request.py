@@ -1,0 +1,137 @@
+"""A request in flight, and the interfaces of connections, of their owners and of connection pools."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from modeldyno.engine.interfaces.request_target import Reply, decompress
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from modeldyno.base.result.request_outcome import RequestOutcome
+
+    Raw = tuple[int, bytes, bytes | tuple[bytes, ...]]
+    """Status, head and body of a reply; converted to a Reply only when needed."""
+
+    Done = Callable[["Call", RequestOutcome, int, Raw | None], None]
+    """Callback, once per request: its outcome, end time (nanoseconds), and the reply if complete."""
+
+
+class OpenSequence:
+    """A sequence of requests that has not ended."""
+
+    __slots__ = ("left", "messages", "number", "started")
+
+    def __init__(self, number: int, messages: Iterator[int], length: int) -> None:
+        self.number = number
+        self.messages = messages
+        self.left = length
+        """Requests still to be answered."""
+        self.started = False
+
+
+class Call:
+    """A request in flight; times are nanoseconds of the monotonic clock. Mutable for speed (hot path)."""
+
+    __slots__ = (
+        "carrier", "due", "failures", "first", "mark", "message", "pieces", "received", "retries", "sent",
+        "sequence",
+    )  # fmt: skip
+
+    def __init__(self, message: int, due: int) -> None:
+        self.mark = b""
+        """Of its sequence, written into its message; empty outside of one."""
+        self.sequence: OpenSequence | None = None
+        self.failures = 0
+        """Number of consecutive failures of the slot before this request."""
+        self.begin(message, due)
+
+    def begin(self, message: int, due: int) -> None:
+        """Start another request with this object."""
+        self.message = message
+        self.due = due
+        self.retries = 0
+        self.reset()
+
+    def reset(self) -> None:
+        """Clear the results of the last attempt."""
+        self.sent = 0
+        self.first = 0
+        self.received = 0
+        self.pieces: list[int] = []
+        self.carrier: ClientConnection | None = None
+        """Its connection; None while it waits for one."""
+
+
+class ClientConnection(Protocol):
+    """A connection to a server."""
+
+    full: bool
+    """Whether it accepts no more requests at present."""
+
+    def send(self, call: Call) -> None:
+        """Write a request now; set `sent` and `carrier`. The connection must not be full."""
+
+    def drop(self, call: Call) -> None:
+        """Abandon a request without reporting it."""
+
+    def close(self) -> None:
+        """Close the connection without reporting its requests."""
+
+
+class ConnectionOwner(Protocol):
+    """The owner of connections, which is notified of their events."""
+
+    @property
+    def done(self) -> Done:
+        """Callback for the end of a request."""
+
+    def connection_ready(self, connection: ClientConnection) -> None:
+        """Handle a connection that accepts its first request now."""
+
+    def connection_free(self, connection: ClientConnection) -> None:
+        """Handle a connection that is no longer full."""
+
+    def connection_closed(self, connection: ClientConnection) -> None:
+        """Handle a connection that accepts no more requests, ever."""
+
+    def connection_failed(self, outcome: RequestOutcome) -> None:
+        """Handle a connection that never became ready."""
+
+    def resend(self, call: Call) -> None:
+        """Send a request, which its connection certainly did not process, on another one."""
+
+
+class Carrier(Protocol):
+    """A way to a server that opens connections as needed."""
+
+    opened: int
+    """Number of connections opened."""
+
+    def send(self, call: Call, now: int) -> None:
+        """Send a request now, or as soon as there is a connection; set `call.sent`."""
+
+    def drop(self, call: Call) -> None:
+        """Abandon a request without reporting it."""
+
+
+class Compressed(bytes):
+    """A compressed message of a reply, which is decompressed only if it is read."""
+
+
+def make_reply(message: int, raw: Raw) -> Reply:
+    """Return a Reply made of its raw parts."""
+    status, head, body = raw
+    joined = body if isinstance(body, bytes) else b"".join(map(_plain, body))
+    return Reply(message=message, status=status, head=head, body=joined)
+
+
+def _plain(part: bytes) -> bytes:
+    """Return a part of a body as it was before any compression; as it is if it cannot be decompressed."""
+    if not isinstance(part, Compressed):
+        return part
+    try:
+        return decompress(part)
+    except ValueError:
+        return bytes(part)

@@ -1,0 +1,3 @@
+"""Measure a server under load."""
+
+from __future__ import annotations

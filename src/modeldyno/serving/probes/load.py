@@ -1,0 +1,388 @@
+"""The probe ``load``: a server under load, as its clients see it and as its own statistics report it.
+
+The load runs in processes of its own; here its records are read as they arrive. The same stop rule as for
+calls within a process decides when requests have warmed up and are measured precisely enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING, cast
+
+from modeldyno.base.clock import perf_counter
+from modeldyno.base.errors import RequestError
+from modeldyno.base.job.load_spec import Load
+from modeldyno.base.metrics.doubt import Doubt, distribution_doubts
+from modeldyno.base.metrics.measurement import SATURATED, Distribution, Measurement, observed_number
+from modeldyno.base.metrics.stop_rule import StopRuleResult
+from modeldyno.base.result.multi_model import with_model_scope
+from modeldyno.base.result.request_outcome import RequestOutcome
+from modeldyno.base.result.result import Artifact, Failure, FailureKind
+from modeldyno.base.result.trace_data import TraceReport
+from modeldyno.engine.data import outputs
+from modeldyno.engine.interfaces.probe import Pass
+from modeldyno.engine.interfaces.session import (
+    CanDrive,
+    CanSend,
+    CountsInstances,
+    HasServerStats,
+    IsServed,
+    MayEnd,
+    TracesRequests,
+    load_target,
+)
+from modeldyno.engine.probes import timing_loop
+from modeldyno.models.interface import ExpectedOutputs
+from modeldyno.profiling import latency_breakdown
+from modeldyno.serving.interfaces.client import TellsWhyTextEnds
+from modeldyno.serving.load import load_analysis, request_stages, stream_doubts
+from modeldyno.serving.load.load_seconds import load_seconds
+from modeldyno.serving.load.stream_doubts import TextRequest
+from modeldyno.serving.loadgen.arrivals import unused_trace_fields
+from modeldyno.serving.loadgen.record_spool import RecordSpool
+from modeldyno.serving.loadgen.running_load import LoadEnd
+from modeldyno.serving.probes.load_monitor import SILENCE, LoadMonitor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from modeldyno.base.metrics.measurement_plan import Plan
+    from modeldyno.engine.interfaces.probe import Subject
+    from modeldyno.engine.interfaces.request_target import Reply
+    from modeldyno.engine.interfaces.server_stats import CounterReading
+    from modeldyno.serving.load.request_log import RecordParts
+    from modeldyno.serving.load.steady_window import SteadyWindow
+    from modeldyno.serving.loadgen.running_load import RunningLoad
+
+needs = IsServed
+pass_ = Pass.TIMED
+
+
+def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt | Failure | TraceReport | Artifact]:
+    """Put the server under load until its latency reaches the plan's precision; then let it drain.
+
+    If there are co-hosted models, each is under its own load until all of them are measured precisely enough;
+    the steady window of all begins when the last of them is steady.
+    """
+    with ExitStack() as spools:
+        loads = list(_run_loads(subject, plan, spools))
+        since = max(finished.monitor.steady_since(finished.paced) for finished in loads)
+        for finished in loads:
+            measurements = _report(finished, plan, since)
+            if finished.name:
+                measurements = (with_model_scope(finished.name, measurement) for measurement in measurements)
+            yield from measurements
+        if seconds := load_seconds(loads[0].monitor.tape):
+            yield TraceReport(seconds=seconds)
+        if path := subject.observation.records:
+            from modeldyno.serving.loadgen.record_spool import write_records  # noqa: PLC0415 - rarely needed
+
+            yield write_records(loads[0].monitor.tape, Path(path))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _FinishedLoad:
+    """A finished load on one model."""
+
+    name: str
+    """Name of a co-hosted model; empty for the measured one."""
+    samples: int
+    """Samples in a request."""
+    monitor: LoadMonitor
+    paced: StopRuleResult | None
+    ending: LoadEnd
+    messages: int
+    """Number of distinct requests."""
+    text_request: TextRequest
+    expected: Sequence[ExpectedOutputs] = ()
+    """Of each message the answer that is expected."""
+
+
+def _run_loads(subject: Subject, plan: Plan, spools: ExitStack) -> Iterator[_FinishedLoad]:
+    """Put every model under its load, all at the same time."""
+    subjects = (("", subject), *subject.beside)
+    done = [Event() for _ in subjects]
+
+    def drive(index: int, spool: RecordSpool) -> _FinishedLoad:
+        name, model_subject = subjects[index]
+        session, load = cast("CanSend | CanDrive", model_subject.session), model_subject.load or Load()
+        try:
+            unlimited = replace(load, requests=None)
+            with _start_load(session, model_subject, unlimited, plan.seed) as (
+                driven,
+                messages,
+                text_request,
+            ):
+                monitor = LoadMonitor(driven=driven, session=session, load=load, tape=spool)
+                if isinstance(session, TracesRequests):
+                    monitor.trace, monitor.messages = session.trace, messages
+                if not name:  # a page shows the measured model; others are on the same server
+                    monitor.watch = model_subject.watch
+                paced = monitor.pace_load(model_subject, plan)
+                done[index].set()
+                while not all(other.is_set() for other in done):
+                    monitor.keep_going()
+                monitor.take_snapshot()
+                ending = monitor.stop()
+        finally:
+            done[index].set()  # whatever went wrong, the others must not wait for it
+        own = session.samples if isinstance(session, CanDrive) else None
+        samples = model_subject.samples if own is None else own
+        return _FinishedLoad(
+            name=name,
+            samples=samples,
+            monitor=monitor,
+            paced=paced,
+            ending=ending,
+            messages=messages,
+            text_request=text_request,
+            expected=_expected(model_subject, load),
+        )
+
+    first_spool, *other_spools = [spools.enter_context(RecordSpool()) for _ in subjects]
+    if not other_spools:
+        yield drive(0, first_spool)
+        return
+    with ThreadPoolExecutor(len(other_spools)) as pool:
+        futures = [pool.submit(drive, index, spool) for index, spool in enumerate(other_spools, 1)]
+        yield drive(0, first_spool)
+        yield from (future.result() for future in futures)
+
+
+def _report(finished: _FinishedLoad, plan: Plan, since: int) -> Iterator[Measurement | Doubt | Failure]:
+    """Yield the results of a load from a time on."""
+    monitor, ending = finished.monitor, finished.ending
+    full_window, readings = monitor.window(
+        finished.paced, since=since, samples=finished.samples, unsent=ending.unsent
+    )
+    window = monitor.requested_window(full_window)
+    error_text = _first_error(ending.faults, monitor.session) or ending.failure
+    measured = list(_window_measurements(window, finished.paced, plan, error_text))
+    yield from measured
+    if isinstance(monitor.session, CountsInstances):
+        for name, count in monitor.session.instances.items():
+            yield observed_number("instances", count, scope=name)
+    if not readings and isinstance(monitor.session, HasServerStats):
+        yield _NO_ACCOUNT
+    elif readings and load_analysis.void_reason(window) != SATURATED:
+        # when saturated, its work is not that of the requested load
+        yield from _server_measurements(readings, full_window)
+        yield from request_stages.measurements(window, monitor.stamps)
+    reasons = tuple(_finish_reasons(ending.replies, monitor.session))
+    yield from stream_doubts.stream_doubts(window, replace(finished.text_request, reasons=reasons))
+    if finished.messages == 1:
+        yield _REPEATED
+    if monitor.load.trace and (unused := unused_trace_fields(monitor.load.trace)):
+        yield Doubt(
+            code="trace-reduced",
+            seen=f"the trace also has {', '.join(unused)} of its requests; only their arrival times "
+            "were used",
+            advice="set the size of requests with --input, or lengths with the server's knobs",
+        )
+    yield from _answer_failures(monitor.tape, ending.replies, monitor.session, error_text)
+    yield from _expected_answers(finished.expected, ending.replies, monitor.session)
+    failures = list(_end_failures(monitor))
+    yield from failures
+    if not failures and not any(
+        isinstance(item, Measurement) and item.metric == "latency" for item in measured
+    ):
+        yield from _nothing_measured(window)
+
+
+def _window_measurements(
+    window: SteadyWindow, paced: StopRuleResult | None, plan: Plan, error_text: str
+) -> Iterator[Measurement | Doubt]:
+    """Yield the measurements of the steady window and their doubts."""
+    latency = None
+    for measurement in load_analysis.measurements(window):
+        latency = measurement.value if measurement.metric == "latency" else latency
+        yield measurement
+    yield from load_analysis.doubts(window, error_text)
+    if not load_analysis.void_reason(window):
+        yield from _latency_doubts(latency, paced, plan, window.load)
+
+
+def _nothing_measured(window: SteadyWindow) -> Iterator[Failure]:
+    """Yield a failure for a load whose steady window has no answer, though the warm-up had some."""
+    if not _has_answers(window.records):
+        return  # a failure of its own
+    settled = window.due().where(lambda part: part.outcome != RequestOutcome.CANCELLED)
+    count, answered = len(settled), sum(int(part.fine.sum()) for part in window.records.parts())
+    how = (
+        f"none of the {count:,} requests of the steady window succeeded"
+        if count
+        else "the load ended before a request of the steady window was answered; "
+        f"in the warm-up {answered:,} were answered"
+    )
+    yield Failure(where="load", kind=FailureKind.SERVER, message=how)
+
+
+def _end_failures(monitor: LoadMonitor) -> Iterator[Failure]:
+    """Yield a failure for a load that ended unexpectedly."""
+    messages = (
+        monitor.describe_silence() if monitor.ending == SILENCE and _has_answers(monitor.tape) else "",
+        f"the server ended by itself: {reason}" if (reason := _server_end(monitor.session)) else "",
+    )
+    yield from (
+        Failure(where="load", kind=FailureKind.SERVER, message=message) for message in messages if message
+    )
+
+
+def _has_answers(records: RecordParts) -> bool:
+    return any(part.fine.any() for part in records.parts())
+
+
+def _server_end(session: object) -> str:
+    return session.ended() if isinstance(session, MayEnd) else ""
+
+
+@contextmanager
+def _start_load(
+    session: CanSend | CanDrive, subject: Subject, load: Load, seed: int
+) -> Iterator[tuple[RunningLoad, int, TextRequest]]:
+    """Start the load; yield it, its number of distinct requests, and the text that they ask for."""
+    if isinstance(session, CanDrive):
+        if load.sequence is not None:
+            raise RequestError("Calls in this process send no sequences; leave `sequence` out.")
+        from modeldyno.serving.loadgen.thread_load import run_threads  # noqa: PLC0415 - only a server is sent to
+
+        calls = session.calls(subject.feeds)
+        with run_threads(calls, load, seed=seed) as driven:
+            yield driven, len(calls), TextRequest()
+    else:
+        from modeldyno.serving.loadgen.driver_pool import run_load_drivers  # noqa: PLC0415 - only a server is sent to
+
+        target = load_target(session, subject.feeds, load)
+        if subject.streams is not None:
+            target = replace(target, streams=subject.streams.lengths)
+        with run_load_drivers(target, load, seed=seed) as driven:
+            yield (
+                driven,
+                len(target.messages),
+                TextRequest(streamed=target.stream, tokens=target.token_limits),
+            )
+
+
+def _finish_reasons(replies: Sequence[Reply], session: CanSend | CanDrive) -> Iterator[str]:
+    """Yield why the texts of answers ended."""
+    if isinstance(session, TellsWhyTextEnds):
+        yield from map(session.finish_reason, replies)
+
+
+def _latency_doubts(latency: object, paced: StopRuleResult | None, plan: Plan, load: Load) -> Iterator[Doubt]:
+    """Yield the doubts of the latency: of its stability, unless the load ended before it, and of its values.
+
+    If the load sets its own length, the advice names that field instead of ``max_time``.
+    """
+    field = (
+        "duration" if load.duration is not None else "requests" if load.requests is not None else "max_time"
+    )
+    if paced is not None:
+        yield from timing_loop.stability_doubts("latency", paced, field)
+    if isinstance(latency, Distribution):
+        yield from distribution_doubts("latency", latency, plan.percentiles, field)
+
+
+def _server_measurements(
+    readings: Sequence[CounterReading], window: SteadyWindow
+) -> Iterator[Measurement | Doubt]:
+    windows = load_analysis.served_windows(readings, window)
+    answers = sum(each.answers for each in windows)
+    if answers:
+        account = readings[-1].counters.since(readings[0].counters)
+        yield from latency_breakdown.measurements(windows)
+        yield from latency_breakdown.doubts(account, sum(each.service for each in windows) / answers, answers)
+
+
+_NO_ACCOUNT = Doubt(
+    code="no-account",
+    seen="the server's own statistics could not be read at both ends of the steady window",
+    advice="check the server's log and the address of its metrics",
+)
+_REPEATED = Doubt(
+    code="repeated-request",
+    seen="every request was the same",
+    advice="give more data with --input, unless the server is known not to cache",
+)
+
+
+_STATEFUL = "correlation id"
+"""What Triton asks for if requests to a stateful model are of no sequence."""
+_NEEDS_SEQUENCE = "; the model has state: say how long its sequences are with `sequence`, such as 20"
+
+
+def _first_error(failed_replies: Sequence[Reply], session: CanSend | CanDrive) -> str:
+    """Return the server's error message for the first failed request, if it sent one."""
+    for reply in failed_replies:
+        try:
+            session.arrays(reply)
+        except ValueError as error:
+            return f"{error}{_NEEDS_SEQUENCE if _STATEFUL in str(error).lower() else ''}"
+    return ""
+
+
+def _expected(subject: Subject, load: Load) -> Sequence[ExpectedOutputs]:
+    """Return the expected answer to each message; none for sequences that are not those of the file."""
+    if subject.streams is None or (load.sequence is not None and any(load.sequence)):
+        return ()
+    return subject.streams.expected
+
+
+def _expected_answers(
+    expected: Sequence[ExpectedOutputs], replies: Sequence[Reply], session: CanSend | CanDrive
+) -> Iterator[Measurement | Failure]:
+    """Yield how many answers were compared with expected ones, and a failure for the first wrong one."""
+    checked, wrong = 0, dict[int, str]()
+    for reply in replies if expected else ():
+        try:
+            arrays = session.arrays(reply)
+        except ValueError:
+            continue  # a failure of its own
+        checked += 1
+        if difference := outputs.describe_difference(arrays, expected[reply.message]):
+            wrong.setdefault(reply.message, difference)
+    if checked:
+        yield observed_number("checked_calls", checked)
+    if wrong:
+        message, difference = next(iter(sorted(wrong.items())))
+        yield Failure(
+            where="load",
+            kind=FailureKind.INVALID_OUTPUT,
+            message=f"the answers to {len(wrong):,} of {len(expected):,} requests are not the expected ones; "
+            f"that to request {message + 1}: {difference}",
+        )
+
+
+_CHECK_TIME = 5.0
+"""Seconds after which no further answer is checked: it may be a kilobyte that decompresses to a gigabyte."""
+
+
+def _answer_failures(
+    records: RecordParts, replies: Sequence[Reply], session: CanSend | CanDrive, error_text: str
+) -> Iterator[Failure]:
+    """Yield failures: no request succeeded, or an answer is invalid."""
+    first_outcomes = [RequestOutcome(int(part.outcome[0])) for part in records.parts()]
+    if first_outcomes and not _has_answers(records):
+        count = sum(map(len, records.parts()))
+        yield Failure(
+            where="load",
+            kind=FailureKind.SERVER,
+            message=f"none of {count:,} requests succeeded; the first one ended as {first_outcomes[0].word}"
+            f"{error_text and f': {error_text}'}",
+        )
+    messages: dict[str, None] = {}
+    began = perf_counter()
+    for reply in replies:
+        try:
+            messages |= dict.fromkeys(outputs.describe_faults(session.arrays(reply)))
+        except ValueError as error:
+            messages[f"an answer cannot be read: {error}"] = None
+        if perf_counter() - began > _CHECK_TIME:
+            break
+    for message in messages:
+        yield Failure(where="load", kind=FailureKind.INVALID_OUTPUT, message=message)

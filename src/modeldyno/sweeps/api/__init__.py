@@ -1,0 +1,3 @@
+"""Sweeps from Python."""
+
+from __future__ import annotations

@@ -1,3 +1,0 @@
-"""Advice as blocks."""
-
-from __future__ import annotations

@@ -1,0 +1,151 @@
+"""A load, in words and in contradictions."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from modeldyno.base.errors import RequestError
+from modeldyno.base.job.load_spec import (
+    Arrivals,
+    Load,
+    format_sequence,
+    parse_rate,
+    parse_sequence,
+    pause_after,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "rate", "kind", "burst"),
+    [
+        ("100", 100, "constant", 1),
+        ("2000/s:poisson", 2000, "poisson", 1),
+        ("12.5:burst=8", 12.5, "burst", 8),
+        ("1e3", 1000, "constant", 1),
+        ("5/s:sequences", 5, "sequences", 1),
+    ],
+)
+def test_a_rate_is_read(text: str, rate: float, kind: str, burst: int) -> None:
+    """A rate may say how its requests arrive."""
+    assert parse_rate(text) == (rate, Arrivals(kind), burst)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("fast", "`rate` 'fast' is not a rate; write 100, 100:poisson, 100:burst=8 or 5:sequences."),
+        ("5:poison", "did you mean 'poisson'"),
+        ("5:closed", "kind of arrivals 'closed'"),
+    ],
+)
+def test_what_is_no_rate_is_refused(text: str, message: str) -> None:
+    """A rate that cannot be read is answered with how to write one."""
+    with pytest.raises(RequestError, match=re.escape(message)):
+        parse_rate(text)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"arrivals": Arrivals.POISSON}, "poisson arrivals need a rate"),
+        ({"rate": 5.0}, "closed loop has no rate"),
+        ({"arrivals": Arrivals.TRACE}, "need its file"),
+        ({"arrivals": Arrivals.CONSTANT, "rate": 0.0}, "rate of a load is 0.0, not positive"),
+        ({"timeout": float("inf")}, "timeout of a load is inf"),
+        ({"concurrency": 0}, "at least 1 as its concurrency, not 0"),
+        ({"drivers": 0}, "at least 1 as its drivers, not 0"),
+        ({"retries": -1}, "can be negative"),
+        ({"ramp": float("nan")}, "can be negative"),
+        (
+            {"arrivals": Arrivals.CONSTANT, "rate": 5.0, "sequence": (2, 3)},
+            "Sequences at a rate need `concurrency`",
+        ),
+        (
+            {"arrivals": Arrivals.SEQUENCES, "rate": 5.0},
+            "Sequences that begin at a rate need `sequence`",
+        ),
+    ],
+)
+def test_a_load_that_cannot_be_is_refused(fields: dict[str, Any], message: str) -> None:
+    """What contradicts itself is refused in one sentence."""
+    with pytest.raises(RequestError, match=message):
+        Load(**fields)
+
+
+@pytest.mark.parametrize(
+    ("load", "text", "slots"),
+    [
+        (Load(), "concurrency 1", 1),
+        (Load(concurrency=8), "concurrency 8", 8),
+        (Load(arrivals=Arrivals.POISSON, rate=250), "250/s poisson", None),
+        (Load(arrivals=Arrivals.CONSTANT, rate=2.5, concurrency=4), "2.5/s constant, at most 4 at once", 4),
+        (Load(arrivals=Arrivals.BURST, rate=80, burst=16), "80/s in bursts of 16", None),
+        (Load(arrivals=Arrivals.TRACE, trace="t.jsonl"), "trace t.jsonl", None),
+        (Load(arrivals=Arrivals.SEQUENCES, rate=5, sequence=(2, 3)), "5 sequences/s of 2..3", None),
+    ],
+)
+def test_a_load_says_what_it_is(load: Load, text: str, slots: int | None) -> None:
+    """A load is told in a few words; only a closed loop has slots by itself."""
+    assert str(load) == text
+    assert load.slots == slots
+    assert load.closed is (load.arrivals is Arrivals.CLOSED)
+
+
+def test_a_slot_pauses_the_longer_the_more_often_it_failed() -> None:
+    """Three failures are free, and no pause is longer than a twentieth of a second."""
+    pauses = [pause_after(failures, answered=True) for failures in range(13)]
+    assert pauses[:4] == [0, 0, 0, 0]
+    assert pauses[4:10] == pytest.approx([0.001, 0.002, 0.004, 0.008, 0.016, 0.032])
+    assert pauses[10:] == [0.05, 0.05, 0.05]
+    assert pause_after(10**9, answered=True) == 0.05
+
+
+def test_a_slot_pauses_longest_at_once_where_nothing_was_ever_answered() -> None:
+    """The first failure of all is no reason to send faster than twenty times a second."""
+    assert [pause_after(failures, answered=False) for failures in (0, 1, 2, 10**9)] == [0, 0.05, 0.05, 0.05]
+
+
+@pytest.mark.parametrize(
+    ("length", "sequence", "text"),
+    [
+        (20, (20, 20), "20"),
+        ("10..30", (10, 30), "10..30"),
+        ((5, 6), (5, 6), "5..6"),
+        ("data", (0, 0), "data"),
+    ],
+)
+def test_the_length_of_sequences_is_read(length: object, sequence: tuple[int, int], text: str) -> None:
+    """It is a number, a range, or that of the data, and is written as it is read."""
+    assert parse_sequence(length) == sequence
+    assert format_sequence(sequence) == text
+    assert parse_sequence(text) == sequence
+
+
+def test_no_length_of_sequences_stays_none() -> None:
+    """Without the option there are no sequences."""
+    assert parse_sequence(None) is None
+
+
+@pytest.mark.parametrize("length", ["0", "3..1", "many", "1..2..3", (2,) * 3])
+def test_what_is_no_length_of_sequences_is_refused(length: object) -> None:
+    """The answer says how to write one."""
+    with pytest.raises(RequestError, match=r"write 20, 10\.\.30, or data"):
+        parse_sequence(length)
+
+
+def test_a_load_names_its_sequences() -> None:
+    """The words of a load say how long they are."""
+    open_loop = Load(arrivals=Arrivals.CONSTANT, rate=5.0, concurrency=2, sequence=(3, 3))
+
+    assert str(Load(concurrency=4, sequence=(10, 30))) == "concurrency 4 in sequences of 10..30"
+    assert str(open_loop) == "5/s constant, at most 2 at once in sequences of 3"
+
+
+def test_the_longest_load_is_that_of_its_duration_or_of_the_plan() -> None:
+    """The ramp comes before either; the warm-up of a duration may take half of it and a second."""
+    assert Load(ramp=2.0).longest(20.0) == 22.0
+    assert Load(ramp=2.0, requests=10).longest(20.0) == 22.0
+    assert Load(ramp=2.0, duration=10.0).longest(20.0) == 18.0

@@ -1,0 +1,294 @@
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from modeldyno.base.report.blocks import Column, Heading, Notice, Severity, Table, make_columns
+from modeldyno.base.report.charts import AxisScale, Plot, Series
+from modeldyno.base.views.python_wording import translate_doubts
+from modeldyno.profiling import views
+from modeldyno.reports import html
+from modeldyno.reports.interface import TableLinks
+from modeldyno.serving.views import page as load_page
+from modeldyno.testing.reporters import DOCUMENTS, HOSTILE, full_result, hostile_result, sample_judgements
+from modeldyno.testing.sample_series import a_ladder
+
+OWN = {
+    "html", "head", "meta", "title", "style", "body", "main", "div", "p", "ul", "li", "span", "strong",
+    "br", "pre", "table", "caption", "thead", "tbody", "tr", "th", "td", "wbr", "figure", "figcaption", "svg",
+    "rect", "line", "text", "h2", "h3", "h4", "section", "nav", "a", "footer", "details", "summary", "script",
+    "code", "dl", "dt", "dd",
+}  # fmt: skip
+VOID = {"meta", "br", "wbr"}
+
+
+class Outline(HTMLParser):
+    """What a browser would build: elements, attributes, and whether they are nested well."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.scripts = 0
+        self.tags: set[str] = set()
+        self.attributes: set[str] = set()
+        self.crossed: list[str] = []
+        self.text = ""
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note an element."""
+        self.tags.add(tag)
+        self._note(attrs)
+        self.scripts += tag == "script"
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note an element without content."""
+        self.tags.add(tag)
+        self._note(attrs)
+
+    def _note(self, attrs: list[tuple[str, str | None]]) -> None:
+        """Note attributes; a link within the page is none that acts."""
+        self.attributes |= {
+            name for name, value in attrs if name != "href" or not (value or "").startswith("#part-")
+        }
+
+    def handle_endtag(self, tag: str) -> None:
+        """Check the nesting."""
+        if not self.open or self.open.pop() != tag:
+            self.crossed.append(tag)
+
+    def handle_data(self, data: str) -> None:
+        """Note text."""
+        self.text += data
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+def test_names_are_no_elements(text: str) -> None:
+    """A name adds no element, no attribute that acts, and closes nothing."""
+    for written in (html.fragment_of(views.blocks(hostile_result(text))), html.render(hostile_result(text))):
+        outline = Outline(written)
+
+        assert outline.tags <= OWN
+        assert not any(
+            name.startswith("on") or name in {"href", "src", "style"} for name in outline.attributes
+        )
+        assert not outline.crossed
+        assert not outline.open
+        assert outline.scripts in {0, len(own(written))}
+
+
+def own(page: str) -> list[str]:
+    """Return the scripts of a page, its data among them."""
+    return re.findall(r"<script[^>]*>(.*?)</script>", page, re.DOTALL)
+
+
+@pytest.mark.parametrize("kind", DOCUMENTS)
+def test_elements_are_nested_well(kind: str) -> None:
+    """Each kind of Result gives a page whose elements all close in order."""
+    outline = Outline(html.render(DOCUMENTS[kind]()))
+
+    assert (outline.crossed, outline.open) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "rest"),
+    [
+        ("first. second; ", "first.", "second; "),
+        ("first; second. ", "first; second.", ""),
+        ("first; second ", "first.", "Second "),
+    ],
+)
+def test_a_long_verdict_is_set_off_behind_its_first_sentence(text: str, first: str, rest: str) -> None:
+    """A verdict of one sentence is parted at its semicolon, and what follows begins with a capital."""
+    more = "more " * 40
+    page = html.lay_out([Notice(severity=Severity.VERDICT, text=f"{text}{more}")], title="t")
+
+    assert f'<p class="verdict">{first} <span class="more">{rest}more' in page
+
+
+def test_options_of_a_command_stay_in_one_piece() -> None:
+    """A browser would break a line behind the hyphens that an option begins with."""
+    page = html.lay_out(
+        [Notice(severity=Severity.NOTE, text="run", log="modeldyno profile a-b --max-time 5s -o f")],
+        title="t",
+    )
+
+    assert 'profile a-b <span class="option">--max-time</span> 5s <span class="option">-o</span> f' in page
+
+
+def test_doubts_are_folded_under_their_names() -> None:
+    """Several doubts are one line that opens; one alone is read at once."""
+    doubts = [Notice(severity=Severity.DOUBT, code=code, text="t") for code in ("drift", "steal")]
+
+    assert "<summary>2 doubts: drift, steal</summary>" in html.lay_out(doubts, title="t")
+    assert "<summary>" not in html.lay_out(doubts[:1], title="t")
+
+
+def test_a_doubt_without_a_name_leaves_no_gap_among_the_names() -> None:
+    """One that lists further doubts of a side has none."""
+    doubts = [Notice(severity=Severity.DOUBT, code=code, text="t") for code in ("drift", "", "steal")]
+
+    assert "<summary>3 doubts: drift, steal</summary>" in html.lay_out(doubts, title="t")
+
+
+def test_the_policy_allows_what_is_in_the_page_and_nothing_else() -> None:
+    """The policy of a page names the digests of its own style and scripts, and no other source."""
+    page = html.render(full_result())
+    style = page.partition("<style>")[2].partition("</style>")[0]
+    data, *scripts = own(page)
+    allowed = " ".join(map(digest, scripts))
+
+    assert f"default-src 'none'; script-src {allowed}; style-src {digest(style)}; base-uri 'none'" in page
+    assert json.loads(data)["pictures"]
+    assert len(scripts) == 6
+
+
+def digest(text: str) -> str:
+    """Name text as a policy does."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def test_a_fragment_has_no_script() -> None:
+    """What a notebook shows runs nothing."""
+    assert "<script" not in html.fragment_of(views.blocks(full_result()))
+
+
+def test_a_page_without_pictures_draws_nothing() -> None:
+    """Where there is nothing to draw, the page does not carry what draws."""
+    page = html.lay_out([Notice(severity=Severity.VERDICT, text="all is well")], title="t")
+
+    assert len(page) < 20_000
+    assert "echarts" not in page
+
+
+def test_what_draws_is_what_was_built() -> None:
+    """The bundle has the digest that was written when it was built, and brings its licences."""
+    folder = Path(html.__file__).parent / "page"
+    recorded = (folder / "echarts.sha256").read_text().split()[0]
+    bundle = (folder / "echarts.js").read_bytes()
+
+    assert hashlib.sha256(bundle).hexdigest() == recorded
+    assert len(bundle) < 600_000
+    assert {"Apache License", "zrender", "tslib"} <= set(
+        re.findall("Apache License|zrender|tslib", (folder / "echarts.LICENSE").read_text())
+    )
+    assert not re.search(rb"\beval\(|new Function\(|https?://(?!www\.w3\.org/)", bundle)
+
+
+def test_scripts_are_ascii() -> None:
+    """Entities mean nothing inside of a script, so that none may be needed there."""
+    for path in (Path(html.__file__).parent / "page").glob("*.js"):
+        assert path.read_bytes().isascii(), path.name
+
+
+def test_sections_are_listed() -> None:
+    """A page of several parts begins with links to them."""
+    blocks = (Heading(title="One"), Notice(severity=Severity.NOTE, text="a"), Heading(title="<Two>"))
+    page = html.lay_out(blocks, title="t")
+
+    assert '<a href="#part-1">One</a>' in page
+    assert '<a href="#part-2">&lt;Two&gt;</a>' in page
+    assert '<section id="part-2">\n<h2>&lt;Two&gt;</h2>' in page
+
+
+def test_plots_stand_side_by_side() -> None:
+    """Three plots that follow each other share a row; two have one each."""
+    series = Series(name="s", x=(0.0, 1.0), y=(1.0, 2.0))
+    plot = Plot(title="p", x=AxisScale(label="x"), y=AxisScale(label="y"), series=(series,))
+
+    assert 'class="several"' in html.lay_out([plot] * 3, title="t")
+    assert 'class="several"' not in html.lay_out([plot] * 2, title="t")
+
+
+def test_it_reads_the_same_wherever_it_is_pasted() -> None:
+    """A fragment is ASCII, loads nothing, and styles nothing outside itself."""
+    fragment = html.fragment_of(views.blocks(hostile_result("模型")))
+    style = fragment.partition("<style>")[2].partition("</style>")[0]
+
+    assert fragment.isascii()
+    assert "url(" not in style
+    assert "@import" not in style
+    assert all(
+        rule.startswith((".modeldyno", "@media", "}"))
+        for rule in re.findall(r"^[.@}\w].*\{", style, re.MULTILINE)
+    )
+
+
+def test_the_histogram_is_told_to_who_cannot_see_it() -> None:
+    """A drawing has a label that says where its weight lies, and each bar says what it counts."""
+    page = html.render(full_result())
+
+    assert (
+        'role="img" aria-label="Histogram of latency from 0.32 ms to 1.24 ms; the fullest bin, '
+        '0.40 ms to 0.42 ms, has 565 of 2,399 calls."'
+    ) in page
+    assert "<title>0.40 ms to 0.42 ms: 565</title>" in page
+
+
+def test_a_sign_has_a_name() -> None:
+    """A verdict is told by its word, not by its colour alone."""
+    document = full_result()
+    page = html.render(document, judgements=sample_judgements(document))
+
+    assert 'role="img" aria-label="broken"' in page
+
+
+def test_a_notebook_shows_a_result() -> None:
+    """A Result shows itself in a notebook as its fragment, with the words of Python."""
+    result = full_result()
+
+    reworded = replace(result, doubts=translate_doubts(result.doubts))
+    assert result._repr_html_() == html.fragment_of(views.blocks(reworded))
+
+
+def test_cells_of_a_site_lead_somewhere() -> None:
+    """By the title of their column and their text; states are chips, and rows can be ticked."""
+    table = Table(
+        title="", columns=(Column(title="id"), Column(title="state")), rows=(("a<b", "fresh"), ("c", "x"))
+    )
+    links = TableLinks(
+        links={"id": {"a<b": "/results/a%3Cb?x=1&y=2"}, "state": {"c": "/never"}},
+        chips={"fresh": Severity.HELD},
+        boxes={"c": 'c"'},
+        form="f",
+        box="with",
+    )
+
+    text = html.write_body([table], links).elements
+
+    assert '<a href="/results/a%3Cb?x=1&amp;y=2">a&lt;b</a>' in text
+    assert '<span class="chip held">fresh</span>' in text
+    assert '<input type="checkbox" form="f" name="with" value="c&quot;" aria-label="c"> c' in text
+    assert "/never" not in text
+    assert text.count("<input") == 1
+
+
+def test_a_page_of_a_site_names_what_it_loads() -> None:
+    """Its files are those of a report; charts need those that draw them."""
+    files = html.page_files()
+    plain, charted = html.write_body([]), html.write_body(load_page.page(a_ladder()))
+
+    assert plain.scripts == ("tables.js",)
+    assert plain.charts == plain.contents == ""
+    assert set(charted.scripts) < set(files)
+    assert json.loads(charted.charts)["pictures"]
+    assert ".modeldyno" in files["report.css"]
+    assert charted.contents.startswith('<nav aria-label="Contents">')
+
+
+@pytest.mark.parametrize(("text", "is_cards"), [("128 MiB", False), ("multiply-accumulates of a call", True)])
+def test_a_sentence_in_the_third_column_does_not_lie_beside_a_phone(text: str, is_cards: bool) -> None:
+    """A table with one is shown as cards there; with figures alone it fits."""
+    table = Table(title="t", columns=make_columns("metric", "value>", "meaning"), rows=(("macs", "3", text),))
+
+    assert ('class="figures cards"' in html.lay_out([table], title="t")) is is_cards

@@ -1,0 +1,96 @@
+"""What was asked of a language model and did not come is said, with figures."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.serving.load.test_load_analysis import records, window
+
+from modeldyno.base.metrics.doubt import CODES, Doubt
+from modeldyno.base.result.request_outcome import RequestOutcome
+from modeldyno.serving.load.stream_doubts import TextRequest, stream_doubts
+
+if TYPE_CHECKING:
+    from modeldyno.serving.load.request_log import Records
+
+MILLI = 1_000_000
+
+
+def answers(
+    tokens: int | list[int], count: int = 4, *, pieces: object = ((1, 2),), **columns: object
+) -> Records:
+    times = pieces * count if isinstance(pieces, tuple) and len(pieces) == 1 else pieces
+    return records([at * MILLI for at in range(count)], MILLI, tokens=tokens, pieces=times, **columns)
+
+
+def doubts(log: Records, text_request: TextRequest) -> dict[str, Doubt]:
+    by_code = {doubt.code: doubt for doubt in stream_doubts(window(log), text_request)}
+    assert set(by_code) <= set(CODES)
+    return by_code
+
+
+def test_what_was_asked_and_came_raises_no_doubt() -> None:
+    """All in pieces, all counted, as many tokens as asked for."""
+    text_request = TextRequest(streamed=True, tokens=(16, 16), reasons=("length",))
+    assert not doubts(answers(16), text_request)
+    assert not doubts(answers(16), TextRequest(streamed=True))
+
+
+def test_nothing_is_said_where_nothing_was_asked() -> None:
+    """Requests of other protocols, embeddings, and a load without an answer."""
+    assert not doubts(answers(-1, pieces=()), TextRequest())
+    assert not doubts(answers(-1, pieces=()), TextRequest(tokens=(0, 0)))
+    failed = answers(-1, outcome=RequestOutcome.TIMEOUT)
+    assert not doubts(failed, TextRequest(streamed=True, tokens=(16,)))
+
+
+@pytest.mark.parametrize(
+    ("pieces", "missing", "known"), [((), 4, "not known"), (((1,), (), (3,), (4,)), 1, "of the others")]
+)
+def test_answers_that_come_whole_are_told(pieces: object, missing: int, known: str) -> None:
+    """With how many, and what is not known for it."""
+    assert doubts(answers(16, pieces=pieces), TextRequest(streamed=True))["not-in-pieces"].seen == (
+        f"{missing} of 4 answers did not come in pieces with text, as was asked for: "
+        f"time_to_first_token is {known}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("tokens", "streamed", "figures"),
+    [
+        (-1, True, "none of its answers (no usage in 4 of 4): token_rate and {} are not known"),
+        (-1, False, "none of its answers (no usage in 4 of 4): token_rate is not known"),
+        (
+            [16, -1, 16, 16],
+            True,
+            "only some of its answers (no usage in 1 of 4): token_rate and {} are of the others alone",
+        ),
+    ],
+)
+def test_answers_without_a_count_of_tokens_are_told(
+    tokens: int | list[int], streamed: bool, figures: str
+) -> None:
+    """Their rate would vanish without a word."""
+    doubt = doubts(answers(tokens), TextRequest(streamed=streamed, tokens=(16,) * 4))
+    counted = f"the server counted the tokens of {figures.format('time_per_output_token')}"
+    assert doubt["no-token-counts"].seen == counted
+
+
+def test_half_of_the_tokens_is_told_with_why() -> None:
+    """A server with a limit of its own says that the text ended by its length."""
+    text_request = TextRequest(streamed=True, tokens=(64, 64), reasons=("length", "", "length"))
+    doubt = doubts(answers(32, message=[0, 1, 0, 1]), text_request)["fewer-tokens"]
+    assert doubt.seen == (
+        "the answers have 32 tokens on average, of 64 that were asked for (50%); they ended by length (2)"
+    )
+    assert "limit of its own" in doubt.advice
+
+
+def test_texts_that_end_by_themselves_are_told_with_how_to_go_on() -> None:
+    """Each message has its own number; what does not say how many is not judged."""
+    text_request = TextRequest(tokens=(100, 0, 20), reasons=("stop",))
+    doubt = doubts(answers([30, 7, 20, 30], message=[0, 1, 2, 0]), text_request)["fewer-tokens"]
+    assert "26.7 tokens on average, of 73.3 that were asked for (36%); they ended by stop (1)" in doubt.seen
+    assert 'extra={"ignore_eos":true}' in doubt.advice
+    assert "ended" not in doubts(answers(5), TextRequest(tokens=(10,)))["fewer-tokens"].seen
