@@ -22,6 +22,7 @@ from modeldyno.registry.records.records import (
 def test_a_version_is_named_by_its_model_and_number() -> None:
     """As people refer to it."""
     assert a_version("digits", 3).name == "digits/3"
+    assert a_version("digits", 3).reference_text == "digits/3"
 
 
 @pytest.mark.parametrize("state", list(VariantState))

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from modeldyno.base.errors import RequestError
 from modeldyno.base.job.version_name import (
     LARGEST_NUMBER,
+    SOURCE,
     VersionName,
     check_alias,
     check_description,
@@ -16,6 +17,7 @@ from modeldyno.base.job.version_name import (
     engine_name,
     framework_name,
     name_from_label,
+    parse_registered,
     task_name,
 )
 
@@ -205,3 +207,29 @@ def test_words_of_modelci_for_tasks_and_engines() -> None:
         "savedmodel", "tensorrt", "torch", "torchscript", "onnx",
     ]  # fmt: skip
     assert framework_name("PyTorch") == "torch"
+
+
+@pytest.mark.parametrize(
+    ("text", "model", "number", "recipe"),
+    [
+        ("digits", "digits", None, SOURCE),
+        ("digits/3", "digits", 3, SOURCE),
+        ("digits/3 onnx-int8", "digits", 3, "onnx-int8"),
+        ("text recognition/3 onnx", "text recognition", 3, "onnx"),
+    ],
+)
+def test_a_registered_name_may_have_a_number_and_a_recipe(
+    text: str, model: str, number: int | None, recipe: str
+) -> None:
+    """A recipe follows a number only, as names have spaces; without one it is the source."""
+    parsed = parse_registered(text)
+
+    assert parsed is not None
+    name, chosen = parsed
+    assert (name.model, name.number, chosen) == (model, number, recipe)
+
+
+@pytest.mark.parametrize("text", ["net.onnx:x", "models/net/digits.onnx", "-rf", "http://127.0.0.1:80#x"])
+def test_what_cannot_be_a_registered_name_is_none(text: str) -> None:
+    """It may be a path, a reference or a URL."""
+    assert parse_registered(text) is None
