@@ -69,7 +69,7 @@ def classes(heads: str) -> dict[str, str]:
 
     Of the classes that put a head on a model there are none, the first of each type, or all.
     """
-    from transformers.models.auto import modeling_auto as tables  # noqa: PLC0415 - heavy
+    from transformers.models.auto import modeling_auto as tables  # heavy
 
     class_names: dict[str, str] = {}
     tasks = [BASE, *sorted(n for n in vars(tables) if n.startswith("MODEL_FOR") and n.endswith("_NAMES"))]
@@ -254,8 +254,8 @@ def analyse(kind: Any, own: Own) -> dict[str, Any]:
 
 def try_class(name: str, type_: str, tools: list[str], answer: Callable[[dict[str, Any]], None]) -> None:
     """Try one class; answer as often as there is more to say."""
-    import transformers  # noqa: PLC0415 - heavy
-    from transformers import AutoConfig  # noqa: PLC0415 - heavy
+    import transformers  # heavy
+    from transformers import AutoConfig  # heavy
 
     with transformers_model.offline():
         try:
@@ -313,8 +313,8 @@ def try_in_process(name: str, type_: str, tools: list[str]) -> dict[str, Any]:
 
 def warm() -> None:
     """Import once what every process needs."""
-    import transformers.models.clip.modeling_clip  # noqa: PLC0415 - heavy
-    import transformers.models.llama.modeling_llama  # noqa: PLC0415 - heavy
+    import transformers.models.clip.modeling_clip  # heavy
+    import transformers.models.llama.modeling_llama  # heavy
 
     del transformers
     try_class("LlamaModel", "llama", [], lambda _: None)

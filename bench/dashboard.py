@@ -204,9 +204,9 @@ def fetch(url: str) -> tuple[float, int]:
 def largest_paint(address: str) -> dict[str, float]:
     """Return the seconds to the largest contentful paint in headless Chromium, by page; none without it."""
     try:
-        from playwright.sync_api import sync_playwright  # noqa: PLC0415 - optional
+        from playwright.sync_api import sync_playwright  # optional
 
-        from modeldyno.reports import pdf  # noqa: PLC0415
+        from modeldyno.reports import pdf
 
         program = pdf.find_browser()
     except Exception as error:  # noqa: BLE001 - whatever is missing
@@ -236,9 +236,9 @@ _LARGEST = """() => new Promise((done) => new PerformanceObserver((list) =>
 def fill_store(path: Path, models: int, results: int, studies: int) -> None:
     """Put something of everything into a store, and copies of a result, a study, a model and a task."""
     os.environ["MODELDYNO_STORE"] = f"sqlite:///{path}"
-    from tests.dashboard.conftest import fill  # noqa: PLC0415 - needs the store to be named
+    from tests.dashboard.conftest import fill  # needs the store to be named
 
-    from modeldyno.base import plugins  # noqa: PLC0415
+    from modeldyno.base import plugins
 
     with plugins.store() as store:
         fill(store)

@@ -148,8 +148,8 @@ def verdict(overhead: float, bound: float) -> str:
 
 def compare_operators(rounds: int = 40) -> None:
     """Alternate calls of a network whose operators are recorded, and print the time of each kind."""
-    import torch  # noqa: PLC0415 - optional
-    from torch.profiler import ProfilerActivity, profile  # noqa: PLC0415 - optional
+    import torch  # optional
+    from torch.profiler import ProfilerActivity, profile  # optional
 
     torch.set_num_threads(1)
     network = torch.nn.Sequential(*(torch.nn.Linear(64, 64) for _ in range(20)))

@@ -85,8 +85,8 @@ def models(scratch: Path) -> dict[str, Request]:
 
 def _export(graph: Path, text: Path) -> None:
     """Export MiniLM beside a few lines of text."""
-    import numpy as np  # noqa: PLC0415 - only once
-    from minilm import batch, directory, export  # noqa: PLC0415 - torch is for what has to be exported
+    import numpy as np  # only once
+    from minilm import batch, directory, export  # torch is for what has to be exported
 
     example = batch(directory(), BATCH)
     unfinished = graph.with_suffix(".part.onnx")

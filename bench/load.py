@@ -128,7 +128,7 @@ async def serve(kind: type[asyncio.Protocol]) -> None:
 
 async def call_by_aio(port: int, concurrency: int, seconds: float) -> None:
     """Be the peer: call in a closed loop with grpc.aio, and print calls a second and time a call."""
-    import grpc  # noqa: PLC0415 - of this part only
+    import grpc  # of this part only
 
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
         call = channel.unary_unary(METHOD)
@@ -296,7 +296,7 @@ def be(role: str, options: argparse.Namespace) -> None:
     if role == "aio":
         asyncio.run(call_by_aio(options.port, options.concurrency[0], options.seconds))
     else:
-        import uvloop  # noqa: PLC0415 - of this role only
+        import uvloop  # of this role only
 
         uvloop.run(serve(Answers if role == "http" else Calls))
 

@@ -28,7 +28,7 @@ EXPORTERS = (
 
 def main() -> int:
     """Write the files and their counts into a folder."""
-    from sklearn.datasets import load_digits  # noqa: PLC0415 - of this command alone
+    from sklearn.datasets import load_digits  # of this command alone
 
     warnings.simplefilter("ignore")
     folder = Path(sys.argv[1])
@@ -43,8 +43,8 @@ def main() -> int:
 
 def from_torch(folder: Path, rows: Any, labels: Any) -> Iterator[tuple[str, int]]:
     """Train two networks, and save them as TorchScript, torch.export, ONNX and OpenVINO."""
-    import openvino  # noqa: PLC0415 - heavy
-    import torch  # noqa: PLC0415 - heavy
+    import openvino  # heavy
+    import torch  # heavy
 
     torch.manual_seed(0)
     dense = torch.nn.Sequential(torch.nn.Linear(64, 32), torch.nn.ReLU(), torch.nn.Linear(32, 10))
@@ -80,8 +80,8 @@ def from_torch(folder: Path, rows: Any, labels: Any) -> Iterator[tuple[str, int]
 
 def from_keras(folder: Path, rows: Any, labels: Any) -> Iterator[tuple[str, int]]:
     """Train networks, and save them as .keras, .h5, a SavedModel, and two files of TensorFlow Lite."""
-    import keras  # noqa: PLC0415 - heavy
-    import tensorflow as tf  # noqa: PLC0415 - heavy
+    import keras  # heavy
+    import tensorflow as tf  # heavy
 
     layers = keras.layers
     networks = {
@@ -111,13 +111,13 @@ def from_keras(folder: Path, rows: Any, labels: Any) -> Iterator[tuple[str, int]
 
 def from_sklearn(folder: Path, rows: Any, labels: Any) -> Iterator[tuple[str, int]]:
     """Train linear models and a network, pickle them, and convert two to ONNX."""
-    import joblib  # noqa: PLC0415 - of this function alone
-    from skl2onnx import to_onnx  # noqa: PLC0415 - heavy
-    from sklearn.linear_model import LogisticRegression, Ridge  # noqa: PLC0415 - heavy
-    from sklearn.neural_network import MLPClassifier  # noqa: PLC0415 - heavy
-    from sklearn.pipeline import make_pipeline  # noqa: PLC0415 - heavy
-    from sklearn.preprocessing import StandardScaler  # noqa: PLC0415 - heavy
-    from sklearn.svm import LinearSVC  # noqa: PLC0415 - heavy
+    import joblib  # of this function alone
+    from skl2onnx import to_onnx  # heavy
+    from sklearn.linear_model import LogisticRegression, Ridge  # heavy
+    from sklearn.neural_network import MLPClassifier  # heavy
+    from sklearn.pipeline import make_pipeline  # heavy
+    from sklearn.preprocessing import StandardScaler  # heavy
+    from sklearn.svm import LinearSVC  # heavy
 
     linear = LogisticRegression(max_iter=50).fit(rows, labels)
     network = MLPClassifier((16,), max_iter=20).fit(rows, labels)
@@ -146,10 +146,10 @@ def from_sklearn(folder: Path, rows: Any, labels: Any) -> Iterator[tuple[str, in
 
 def from_trees(folder: Path, rows: Any, labels: Any) -> Iterator[tuple[str, int]]:
     """Boost trees, save them in their own formats, and convert them; their nodes are not counted again."""
-    import lightgbm  # noqa: PLC0415 - heavy
-    import xgboost  # noqa: PLC0415 - heavy
-    from onnxmltools import convert_lightgbm, convert_xgboost  # noqa: PLC0415 - heavy
-    from onnxmltools.convert.common.data_types import FloatTensorType  # noqa: PLC0415 - as above
+    import lightgbm  # heavy
+    import xgboost  # heavy
+    from onnxmltools import convert_lightgbm, convert_xgboost  # heavy
+    from onnxmltools.convert.common.data_types import FloatTensorType  # as above
 
     boosted = xgboost.XGBClassifier(n_estimators=5, max_depth=3).fit(rows, labels)
     boosted.save_model(folder / "xgboost.json")

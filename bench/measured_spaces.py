@@ -150,7 +150,7 @@ SURFACES = {
 
 def cnn(folder: Path) -> Path:
     """Write the small network for images as an ONNX file."""
-    import torch  # noqa: PLC0415 - after the arguments were read
+    import torch  # after the arguments were read
 
     scope: dict[str, Any] = {}
     exec(CNN, scope)

@@ -75,7 +75,7 @@ def flop_counter(module: nn.Module, args: Arguments, kwargs: Options) -> Found:
 
 def fvcore(module: nn.Module, args: Arguments, kwargs: Options) -> Found:
     """fvcore: "one fused multiply-add as one flop"; it knows what it has no handle for."""
-    from fvcore.nn import FlopCountAnalysis  # noqa: PLC0415 - may be absent
+    from fvcore.nn import FlopCountAnalysis  # may be absent
 
     analysis = FlopCountAnalysis(*plain(module, args, kwargs))
     analysis.unsupported_ops_warnings(enabled=False).uncalled_modules_warnings(enabled=False)
@@ -84,7 +84,7 @@ def fvcore(module: nn.Module, args: Arguments, kwargs: Options) -> Found:
 
 def deepspeed(module: nn.Module, args: Arguments, kwargs: Options) -> Found:
     """DeepSpeed's profiler, which patches torch.nn.functional: its MACs."""
-    from deepspeed.profiling.flops_profiler import get_model_profile  # noqa: PLC0415 - may be absent
+    from deepspeed.profiling.flops_profiler import get_model_profile  # may be absent
 
     net, arguments = plain(module, args, kwargs)
     return get_model_profile(net, args=list(arguments), print_profile=False, as_string=False, warm_up=0)[
@@ -94,7 +94,7 @@ def deepspeed(module: nn.Module, args: Arguments, kwargs: Options) -> Found:
 
 def calflops(module: nn.Module, args: Arguments, kwargs: Options) -> Found:
     """Calflops, made from DeepSpeed's: its MACs."""
-    from calflops import calculate_flops  # noqa: PLC0415 - may be absent
+    from calflops import calculate_flops  # may be absent
 
     net, arguments = plain(module, args, kwargs)
     return calculate_flops(net, args=list(arguments), print_results=False, output_as_string=False)[1], ()
@@ -103,7 +103,7 @@ def calflops(module: nn.Module, args: Arguments, kwargs: Options) -> Found:
 def _ptflops(backend: str) -> Callable[[nn.Module, Arguments, Options], Found]:
     def ask(module: nn.Module, args: Arguments, kwargs: Options) -> Found:
         """Ptflops: "complexity" in MACs, to which its rules add biases, norms and activations."""
-        import ptflops  # noqa: PLC0415 - may be absent
+        import ptflops  # may be absent
 
         net, arguments = plain(module, args, kwargs)
         macs, _ = ptflops.get_model_complexity_info(
@@ -123,7 +123,7 @@ def _ptflops(backend: str) -> Callable[[nn.Module, Arguments, Options], Found]:
 
 def thop(module: nn.Module, args: Arguments, kwargs: Options) -> Found:
     """Thop: MACs by module class, norms and activations included."""
-    from thop import profile  # noqa: PLC0415 - may be absent
+    from thop import profile  # may be absent
 
     net, arguments = plain(module, args, kwargs)
     return profile(net, inputs=arguments, verbose=False)[0], ()
@@ -131,7 +131,7 @@ def thop(module: nn.Module, args: Arguments, kwargs: Options) -> Found:
 
 def torchprofile(module: nn.Module, args: Arguments, kwargs: Options) -> Found:
     """Torchprofile: MACs, and a warning for each operator without a handler."""
-    from torchprofile import profile_macs  # noqa: PLC0415 - may be absent
+    from torchprofile import profile_macs  # may be absent
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -147,7 +147,7 @@ def main() -> None:
         backend = plugins.backend("triton")
         session = stack.enter_context(backend.open(model, configure(backend.knobs, {"instances": 1})))
         ports, name = session.server.ports, session.endpoint.model  # type: ignore[union-attr]
-        from modeldyno.serving.servers import triton  # noqa: PLC0415 - once there is one
+        from modeldyno.serving.servers import triton  # once there is one
 
         places = map(Path, triton.find_tritonserver("").environment["LD_LIBRARY_PATH"].split(":"))
         libraries = next(place for place in places if place.suffix == ".libs")

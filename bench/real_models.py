@@ -151,7 +151,7 @@ def count_parameters(file: Path) -> int | None:
         count: int | None = json.loads((file.parent / COUNTS).read_text()).get(file.name)
         return count
     if file.suffix == ".hdf5":
-        import h5py  # noqa: PLC0415 - of one kind of file
+        import h5py  # of one kind of file
 
         sizes = list[int]()
         with h5py.File(file) as content:
@@ -165,7 +165,7 @@ def count_parameters(file: Path) -> int | None:
         return None
     if file.suffix == ".tflite":
         return sum(tflite_sizes(file.read_bytes()))
-    import onnx  # noqa: PLC0415 - heavy
+    import onnx  # heavy
 
     return sum(onnx_sizes(onnx.load(str(file)).graph))
 
@@ -208,8 +208,8 @@ def with_bodies(graph: Any) -> Iterator[Any]:
 
 def tflite_sizes(content: bytes) -> Iterator[int]:
     """Yield the size of each tensor with contents, by the places of the fields in TFLite's schema."""
-    from flatbuffers import encode, number_types  # noqa: PLC0415 - of one kind of file
-    from flatbuffers.table import Table  # noqa: PLC0415 - as above
+    from flatbuffers import encode, number_types  # of one kind of file
+    from flatbuffers.table import Table  # as above
 
     def tables(owner: Table, field: int) -> list[Table]:
         place = owner.Offset(field)

@@ -63,7 +63,7 @@ def write_page(trials: int) -> tuple[str, float]:
 
 def open_page(text: str) -> tuple[float, int, int, int, int]:
     """Open a page; give the milliseconds to its first picture, and how much of what there was."""
-    from playwright.sync_api import sync_playwright  # noqa: PLC0415 - only the bench needs it
+    from playwright.sync_api import sync_playwright  # only the bench needs it
 
     requested: list[str] = []
     errors: list[str] = []

@@ -215,7 +215,7 @@ def predicted_memory(module: nn.Module, inputs: Inputs, mode: str) -> Memory:
 
 def torchinfo(module: nn.Module, inputs: Inputs, mode: str) -> Memory:
     """Torchinfo's "forward/backward pass size" and "estimated total size", the same in every mode."""
-    from torchinfo import summary  # noqa: PLC0415 - may be absent
+    from torchinfo import summary  # may be absent
 
     net, arguments = peers.plain(module, (), inputs)
     if isinstance(module, nn.Sequential):
@@ -229,8 +229,8 @@ def torchinfo(module: nn.Module, inputs: Inputs, mode: str) -> Memory:
 
 def accelerate(module: nn.Module, _inputs: Inputs, mode: str) -> Memory:
     """`accelerate estimate-memory` in float32: weights for inference, four times that for Adam."""
-    from accelerate.commands.estimate import estimate_training_usage  # noqa: PLC0415 - may be absent
-    from accelerate.utils import calculate_maximum_sizes  # noqa: PLC0415 - may be absent
+    from accelerate.commands.estimate import estimate_training_usage  # may be absent
+    from accelerate.utils import calculate_maximum_sizes  # may be absent
 
     weights = calculate_maximum_sizes(module)[0]
     if mode == "inference":
@@ -240,7 +240,7 @@ def accelerate(module: nn.Module, _inputs: Inputs, mode: str) -> Memory:
 
 def deepspeed(module: nn.Module, _inputs: Inputs, mode: str) -> Memory:
     """DeepSpeed's states of ZeRO 2 on one device: mixed precision, no activations, training only."""
-    from deepspeed.runtime.zero import stage_1_and_2  # noqa: PLC0415 - may be absent
+    from deepspeed.runtime.zero import stage_1_and_2  # may be absent
 
     if mode == "inference":
         return Memory()

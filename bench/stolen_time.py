@@ -45,7 +45,7 @@ def settle(patience: float = 120.0) -> bool:
 
 def _spin(seconds: float) -> None:
     """Ask for a core: compressing lets other threads run."""
-    import zlib  # noqa: PLC0415 - only here
+    import zlib  # only here
 
     block, end = os.urandom(1 << 18), time.monotonic() + seconds
     while time.monotonic() < end:

@@ -221,20 +221,20 @@ if not TYPE_CHECKING:  # a type checker would take any name for one that is ther
 
     def __getattr__(name: str) -> Any:
         if name == "__version__":
-            from importlib.metadata import version  # noqa: PLC0415 - slow at start-up
+            from importlib.metadata import version  # slow at start-up
 
             return version("modeldyno")
         if name not in _HOMES:
             homes = (module for module, names in _OF_OTHERS.items() if name in names.split())
             hint = "".join(f"; from modeldyno.{home} import {name} gives it" for home in homes)
             raise AttributeError(f"module 'modeldyno' has no attribute '{name}'{hint}")
-        from importlib import import_module  # noqa: PLC0415 - slow at start-up
+        from importlib import import_module  # slow at start-up
 
         return getattr(import_module(f"modeldyno.{_HOMES[name]}"), name)
 
 
 def _load_display() -> Any:
-    from modeldyno.reports import display  # noqa: PLC0415 - slow at start-up
+    from modeldyno.reports import display  # slow at start-up
 
     return display
 

@@ -88,10 +88,10 @@ class Profile:
         path = self._baseline_path()
         if self.update or not path.is_file():
             return self._measure(model, path, require, how)
-        from modeldyno.base.errors import UnlikeHardware  # noqa: PLC0415
-        from modeldyno.base.metrics.constraints import Verdict  # noqa: PLC0415
-        from modeldyno.comparison.api.gate import gate  # noqa: PLC0415 - imported only when used
-        from modeldyno.comparison.views.gate import sentence  # noqa: PLC0415
+        from modeldyno.base.errors import UnlikeHardware
+        from modeldyno.base.metrics.constraints import Verdict
+        from modeldyno.comparison.api.gate import gate  # imported only when used
+        from modeldyno.comparison.views.gate import sentence
 
         try:
             report = gate(
@@ -117,12 +117,12 @@ class Profile:
     ) -> Result:
         """Measure without a baseline; save the result as the baseline with --modeldyno-update."""
         __tracebackhide__ = True
-        from dataclasses import replace  # noqa: PLC0415 - imported only when used
+        from dataclasses import replace  # imported only when used
 
-        import modeldyno  # noqa: PLC0415
-        from modeldyno.base.stats.schedule import PLAN  # noqa: PLC0415
-        from modeldyno.profiling.api.error_wording import reference_of  # noqa: PLC0415
-        from modeldyno.profiling.api.profile import BoundBroken  # noqa: PLC0415
+        import modeldyno
+        from modeldyno.base.stats.schedule import PLAN
+        from modeldyno.profiling.api.error_wording import reference_of
+        from modeldyno.profiling.api.profile import BoundBroken
 
         plan = replace(how.pop("plan", None) or PLAN, processes=_PROCESSES)
         try:

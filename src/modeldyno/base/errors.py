@@ -75,7 +75,7 @@ class UnknownName(RequestError):
 
         If nothing is similar, the message lists all; or has `listed`, which says where to find too many.
         """
-        from difflib import get_close_matches  # noqa: PLC0415 - only a mistake needs it
+        from difflib import get_close_matches  # only a mistake needs it
 
         names = sorted(known)
         name = name if len(name) <= _MAX_NAME else f"{name[:_MAX_NAME]}..."

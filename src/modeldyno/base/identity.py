@@ -28,7 +28,7 @@ def actor() -> str:
 def _user() -> str:
     if not hasattr(os, "getuid"):  # pragma: no cover - Windows has no such number
         return getpass.getuser()
-    import pwd  # noqa: PLC0415 - not on Windows
+    import pwd  # not on Windows
 
     try:
         return pwd.getpwuid(os.getuid()).pw_name

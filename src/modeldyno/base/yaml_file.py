@@ -122,7 +122,7 @@ def parse_yaml_text(text: str, origin: str) -> FileConfig:
     Raises:
         RequestError: it is not YAML, or holds more than keys, text and lists.
     """
-    import yaml  # noqa: PLC0415 - only a file needs it
+    import yaml  # only a file needs it
 
     lines: dict[Place, int] = {}
     try:
@@ -225,7 +225,7 @@ def read_foreign_yaml(path: Path) -> Any:
     Raises:
         RequestError: it cannot be read, is not YAML, or is larger than a configuration.
     """
-    import yaml  # noqa: PLC0415 - only a file needs it
+    import yaml  # only a file needs it
 
     text = read_config_text(path)
     try:

@@ -93,9 +93,9 @@ class _Commands(click.Group):
         del ctx
         if name not in COMMANDS:
             return None
-        from importlib import import_module  # noqa: PLC0415 - slow at start-up
+        from importlib import import_module  # slow at start-up
 
-        from modeldyno.cli.help_pages import complete_help  # noqa: PLC0415 - the list of commands needs none
+        from modeldyno.cli.help_pages import complete_help  # the list of commands needs none
 
         together = next((module for module, names in _TOGETHER.items() if name in names.split()), None)
         module = import_module(f"modeldyno.cli.{together or name}")
@@ -108,7 +108,7 @@ class _Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            from modeldyno.cli import suggestions  # noqa: PLC0415 - only on errors
+            from modeldyno.cli import suggestions  # only on errors
 
             if instead := _suggest_for_model_analyzer(args) or suggestions.instead_of_command(args[0]):
                 raise RequestError(instead)
@@ -117,7 +117,7 @@ class _Commands(click.Group):
         if command is not None and name != "run":  # the words after `run FILE` are those of the script
             _check_values(command, arguments)
         if command is not None and any(".y" in word for word in arguments) and not _HELP & set(arguments):
-            from modeldyno.cli import job_file  # noqa: PLC0415 - only a file needs it
+            from modeldyno.cli import job_file  # only a file needs it
 
             if job_file.takes_job_files(command):
                 arguments = job_file.expand_job_file(command, ctx, arguments)
@@ -127,7 +127,7 @@ class _Commands(click.Group):
         try:
             return super().invoke(ctx)
         except RequestError as error:
-            from modeldyno.cli import job_file  # noqa: PLC0415 - only on errors
+            from modeldyno.cli import job_file  # only on errors
 
             job_file.locate_mistake(ctx, error)
             raise
@@ -166,8 +166,8 @@ def _must_have_value(option: click.Option) -> bool:
 def _print_versions(ctx: click.Context, _parameter: click.Parameter, requested: bool) -> None:
     if not requested or ctx.resilient_parsing:
         return
-    import platform  # noqa: PLC0415 - only --version needs it
-    from importlib import metadata  # noqa: PLC0415
+    import platform  # only --version needs it
+    from importlib import metadata
 
     click.echo(f"modeldyno {metadata.version('modeldyno')} (Python {platform.python_version()})")
     for package in ("numpy", "onnxruntime", "onnx", "torch", "transformers"):
@@ -203,8 +203,8 @@ def _print_versions(ctx: click.Context, _parameter: click.Parameter, requested: 
 @click.pass_context
 def cli(ctx: click.Context) -> None:
     """Profile machine-learning models: cost, speed, and how far to trust each number."""
-    from modeldyno.cli.config_file import read_defaults  # noqa: PLC0415 - --help does not read the file
-    from modeldyno.cli.defaults import NEVER_IN_FILES  # noqa: PLC0415
+    from modeldyno.cli.config_file import read_defaults  # --help does not read the file
+    from modeldyno.cli.defaults import NEVER_IN_FILES
 
     command = ctx.command.get_command(ctx, ctx.invoked_subcommand or "")  # type: ignore[attr-defined]
     if command is not None:
@@ -232,7 +232,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             code = run_command(command_arguments)
     except Exception as error:  # noqa: BLE001 - users get one sentence for any error
         if debug:
-            import traceback  # noqa: PLC0415 - only --debug needs it
+            import traceback  # only --debug needs it
 
             traceback.print_exc()
         code = print_error(error, command_arguments)
@@ -263,7 +263,7 @@ def _is_working_directory_gone() -> bool:
 @contextmanager
 def _warning_in_a_line() -> Iterator[None]:
     """Print a warning about a plugin as a sentence, without the place in our code."""
-    import warnings  # noqa: PLC0415 - imported by Python itself
+    import warnings  # imported by Python itself
 
     show = warnings.showwarning
 
@@ -290,7 +290,7 @@ def _replace_closed_streams() -> None:
 
 def _debugging() -> AbstractContextManager[None]:
     """Let failures show whole tracebacks, in child processes as well."""
-    from modeldyno.base.system.variables import DEBUG, variables_set  # noqa: PLC0415 - only --debug needs it
+    from modeldyno.base.system.variables import DEBUG, variables_set  # only --debug needs it
 
     return variables_set({DEBUG: "1"})
 
@@ -308,7 +308,10 @@ def run_command(arguments: Sequence[str], made: list[Any] | None = None) -> Any:
     command = next((word for word in arguments if not word.startswith("-")), "")
     if command not in _MEASURING or _HELP & set(arguments):
         return cli.main(arguments, prog_name="modeldyno", standalone_mode=False, obj=made)
-    from modeldyno.engine.runtime.interrupts import sigterm_as_interrupt, sigterm_received  # noqa: PLC0415 - only measuring needs it
+    from modeldyno.engine.runtime.interrupts import (
+        sigterm_as_interrupt,
+        sigterm_received,
+    )  # only measuring needs it
 
     with sigterm_as_interrupt(), _hold_device(command):
         try:
@@ -323,7 +326,7 @@ def run_command(arguments: Sequence[str], made: list[Any] | None = None) -> Any:
 @contextmanager
 def _hold_device(command: str) -> Iterator[None]:
     """Hold the lock of this machine's processor, so that a worker waits; wait for one that measures."""
-    from modeldyno.engine.environment.device_lock import device_lock  # noqa: PLC0415 - only measuring needs it
+    from modeldyno.engine.environment.device_lock import device_lock  # only measuring needs it
 
     with ExitStack() as stack:
         if command in _HOLDING:
@@ -379,7 +382,7 @@ def print_error(error: Exception, arguments: Sequence[str] = ()) -> int:
             code = RequestError.exit_code
         case _:
             text, code = _unforeseen_text(error)
-    from modeldyno.base.report.blocks import clean  # noqa: PLC0415 - only on errors
+    from modeldyno.base.report.blocks import clean  # only on errors
 
     kept = isinstance(error, RequestError | click.UsageError)  # others quote what they got
     lines = text.split(LINE) if kept else [text]
@@ -404,28 +407,28 @@ def _unforeseen_text(error: Exception) -> tuple[str, int]:
 
 def _blame_plugin(error: Exception) -> str:
     """Return a sentence about an error that a plugin of another package raised; empty if none did."""
-    from modeldyno.base import plugins  # noqa: PLC0415 - only on errors
+    from modeldyno.base import plugins  # only on errors
 
     return plugins.blame(error)
 
 
 def _error_text(error: ModelDynoError) -> str:
     """Return the message of an error; one about a request or a run names fields, which are options here."""
-    from modeldyno.base.option_spelling import spell_for_command_line  # noqa: PLC0415
+    from modeldyno.base.option_spelling import spell_for_command_line
 
     return spell_for_command_line(str(error)) if isinstance(error, RequestError | RunFailed) else str(error)
 
 
 def _suggest_for_model_analyzer(arguments: Sequence[str]) -> str:
     """Return what to type instead of a command line of Model Analyzer; empty if it is none."""
-    from modeldyno.cli.actions.model_analyzer import suggest  # noqa: PLC0415 - only on errors
+    from modeldyno.cli.actions.model_analyzer import suggest  # only on errors
 
     return suggest(arguments)
 
 
 def _usage_text(error: click.UsageError, arguments: Sequence[str]) -> str:
     """Return the sentence about a line that click refuses."""
-    from modeldyno.cli import suggestions  # noqa: PLC0415 - only on errors
+    from modeldyno.cli import suggestions  # only on errors
 
     instead = ""
     command = error.ctx.command if error.ctx else cli
@@ -482,7 +485,7 @@ def quantity_callback(
     """
 
     def read(_ctx: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
-        from modeldyno.base.stats.units import (  # noqa: PLC0415 - --help needs no units
+        from modeldyno.base.stats.units import (  # --help needs no units
             BYTES,
             SECONDS,
             check_time_limit,

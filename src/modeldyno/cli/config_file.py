@@ -37,9 +37,9 @@ def read_defaults(
     path = next((folder / FILE for folder in folders if (folder / FILE).is_file()), None)
     if path is None:
         return {}
-    import tomllib  # noqa: PLC0415 - slow at start-up, and often there is no file
+    import tomllib  # slow at start-up, and often there is no file
 
-    from modeldyno.base.codec.numbers import check_numbers  # noqa: PLC0415 - as above
+    from modeldyno.base.codec.numbers import check_numbers  # as above
 
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))

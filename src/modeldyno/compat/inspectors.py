@@ -360,7 +360,7 @@ CVONNXClient = CVTRTClient = TritonInspector
 
 
 def _stacked(items: list[Any]) -> ndarray:
-    import numpy as np  # noqa: PLC0415 - slow at start-up
+    import numpy as np  # slow at start-up
 
     return np.stack([np.asarray(item) for item in items])
 

@@ -612,7 +612,7 @@ def _require_gpu(device: KnobValue | None) -> None:
     if device is not None and not str(device).startswith("cuda"):
         raise RequestError(f"gpu_profile needs device='cuda'; this profiler was made for '{device}'.")
     plugins.require(("torch",), "profile of a GPU")
-    import torch  # noqa: PLC0415 - heavy
+    import torch  # heavy
 
     if not torch.cuda.is_available():
         raise RequestError(

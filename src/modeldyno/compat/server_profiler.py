@@ -507,7 +507,7 @@ class Profiler:
 
         With `served`, the model, backend and device of a server that is started for it.
         """
-        import numpy as np  # noqa: PLC0415 - slow at start-up
+        import numpy as np  # slow at start-up
 
         item = None if inspector.raw_data is None else inspector.data_preprocess(inspector.raw_data)
         target: dict[str, Any] = dict(served or {"model": _url_of(inspector)})
@@ -648,7 +648,7 @@ def _wait_until_ready(inspector: BaseModelInspector, timeout: float) -> None:
 
 
 def _repeated(values: Any, times: int) -> Any:
-    import numpy as np  # noqa: PLC0415 - slow at start-up
+    import numpy as np  # slow at start-up
 
     return np.stack([np.asarray(values)] * times)
 

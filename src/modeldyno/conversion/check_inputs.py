@@ -170,7 +170,7 @@ class CheckPlan:
     def _feeds(
         self, batch: int | None, sizes: Mapping[str, int], seed: int, *, random: bool = False
     ) -> list[Feed]:
-        import numpy as np  # noqa: PLC0415 - slow to import
+        import numpy as np  # slow to import
 
         files = () if random else self.files
         payload = build_payloads(
@@ -187,7 +187,7 @@ class CheckPlan:
 
     def _masked(self, feed: Feed, generator: Generator) -> Feed:
         """Let random masks end early: their ones come first, and each has one."""
-        import numpy as np  # noqa: PLC0415 - slow to import
+        import numpy as np  # slow to import
 
         changed = dict(feed)
         for name, array in feed.items():

@@ -61,7 +61,7 @@ def inner_graph(model: Model, backend: str) -> InnerGraph | None:
 
 
 def _of_onnx(model: Model, backend: str) -> InnerGraph:
-    import onnx  # noqa: PLC0415 - optional, and heavy
+    import onnx  # optional, and heavy
 
     path = Path(model.value)
     proto = onnx.load(str(path), load_external_data=False)

@@ -387,7 +387,7 @@ def task_metrics(
     Raises:
         RequestError: a metric does not fit the outputs or the labels.
     """
-    from modeldyno.base.stats.evaluation import evaluate  # noqa: PLC0415 - numpy is slow to import
+    from modeldyno.base.stats.evaluation import evaluate  # numpy is slow to import
 
     _, labels = labelled_samples.read_labels(source)
     for metric in metrics:

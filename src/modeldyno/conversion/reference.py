@@ -339,7 +339,7 @@ def _in_float64(model: Model) -> Model | None:
 
 def widened(feed: Feed) -> Feed:
     """Return inputs with their floats in float64."""
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     return {
         name: array.astype(np.float64) if array.dtype.kind == "f" else array for name, array in feed.items()
@@ -348,7 +348,7 @@ def widened(feed: Feed) -> Feed:
 
 def _moved(feed: Feed) -> Feed:
     """Move each number by half of its last bit, up or down."""
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     generator = np.random.default_rng(0)
     return {
@@ -361,7 +361,7 @@ def _moved(feed: Feed) -> Feed:
 
 def _in_parts(run: Run, feed: Feed) -> Feed:
     """Call the first sample alone and the others together; no arrays if outputs have no batch axis."""
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     batch = first_axis(feed)
     if batch is None or batch == 1:
@@ -435,7 +435,7 @@ def _write(folder: Path, number: int, call: CheckCall, outputs: Feed, unsteady: 
 
 def write_arrays(path: Path, arrays: Feed) -> None:
     """Write named arrays into a file."""
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     plain = {name: array.astype(str) if array.dtype == object else array for name, array in arrays.items()}
     with path.open("wb") as file:
@@ -444,7 +444,7 @@ def write_arrays(path: Path, arrays: Feed) -> None:
 
 def read_arrays(path: Path) -> Feed:
     """Read what `write_arrays` wrote."""
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     with np.load(path, allow_pickle=False) as file:
         arrays = {name: file[name] for name in file.files}

@@ -55,10 +55,10 @@ def serve(
         StoreError: the store cannot be opened.
     """
     plugins.require(REQUIRES, "dashboard")
-    import uvicorn  # noqa: PLC0415 - an optional package
+    import uvicorn  # an optional package
 
-    from modeldyno.dashboard.app import make_app  # noqa: PLC0415 - needs optional packages
-    from modeldyno.dashboard.timed_protocol import TimedProtocol  # noqa: PLC0415 - as above
+    from modeldyno.dashboard.app import make_app  # needs optional packages
+    from modeldyno.dashboard.timed_protocol import TimedProtocol  # as above
 
     if token_file is None and not _is_loopback(host):
         raise RequestError(
@@ -110,7 +110,7 @@ def write_pages(folder: Path) -> int:
         StoreError: the store cannot be read.
     """
     plugins.require(REQUIRES, "dashboard")
-    from modeldyno.dashboard.export import export_pages  # noqa: PLC0415 - needs optional packages
+    from modeldyno.dashboard.export import export_pages  # needs optional packages
 
     with plugins.store() as store:
         return export_pages(store, folder)

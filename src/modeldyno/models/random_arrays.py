@@ -28,7 +28,7 @@ def draw_array(spec: InputSpec, seed: tuple[int, ...]) -> ndarray:
     Raises:
         RequestError: the range does not fit the dtype.
     """
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     dtype, shape = _input_dtype(spec), tuple(map(int, spec.shape or ()))
     generator = np.random.default_rng(seed)
@@ -51,7 +51,7 @@ def value_range(spec: InputSpec) -> tuple[float | None, float | None]:
     Raises:
         RequestError: no value of the dtype lies in the range.
     """
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     dtype = _input_dtype(spec)
     if dtype.kind not in "iub" and spec.low is None and spec.high is None:
@@ -85,7 +85,7 @@ def convert_dtype(array: ndarray, name: str, where: str) -> ndarray:
     Raises:
         RequestError: a value would change.
     """
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     dtype = numpy_dtype(name)
     text = array.dtype.kind in "OU"
@@ -109,7 +109,7 @@ def convert_dtype(array: ndarray, name: str, where: str) -> ndarray:
 
 def _texts(shape: tuple[int, ...], lengths: tuple[int, int], generator: Any) -> ndarray:
     """Generate texts with a uniformly random number of words within the lengths."""
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     texts = np.empty(shape, dtype=object)
     for index in np.ndindex(shape):
@@ -154,13 +154,13 @@ def _input_dtype(spec: InputSpec) -> Any:
 
 def numpy_dtype(name: str) -> Any:
     """Return numpy's dtype; raise RequestError for one that no input can have."""
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     if name not in DTYPES:
         raise RequestError(f"ModelDyno cannot make inputs of the dtype {name}.")
     if name == "bfloat16":
         try:
-            import ml_dtypes  # noqa: PLC0415 - optional
+            import ml_dtypes  # optional
         except ImportError:
             raise RequestError(
                 "Inputs of bfloat16 need the package ml_dtypes: pip install ml_dtypes."

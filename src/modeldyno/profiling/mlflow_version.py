@@ -138,7 +138,7 @@ def _find(client: Any, match: re.Match[str]) -> Any:
 
 def _fetch(client: Any, version: Any, text: str) -> Path:
     """Return the folder of a version's files; it is there whole or not at all."""
-    from mlflow.artifacts import download_artifacts  # noqa: PLC0415 - slow to import
+    from mlflow.artifacts import download_artifacts  # slow to import
 
     where = client.get_model_version_download_uri(version.name, str(version.version))
     identity = repr((version.name, str(version.version), version.creation_timestamp, where))

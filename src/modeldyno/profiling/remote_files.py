@@ -46,7 +46,7 @@ def fetch_remote(url: str) -> Path:
         MissingExtra: the package for this system is not installed.
         StoreUnavailable: it cannot be read now.
     """
-    from fsspec.core import url_to_fs  # noqa: PLC0415 - slow to import, and few models are there
+    from fsspec.core import url_to_fs  # slow to import, and few models are there
 
     scheme, _, rest = url.partition("://")
     if "@" in rest.partition("/")[0]:

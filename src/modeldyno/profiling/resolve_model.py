@@ -148,7 +148,7 @@ def _is_document(word: str) -> bool:
     """Return whether a word without a mark of its own is an id, a tag or the name of a stored document."""
     if set(word) & set("/@: "):
         return False
-    from modeldyno.stores.lookup import find_any  # noqa: PLC0415 - slow, and only registered names need it
+    from modeldyno.stores.lookup import find_any  # slow, and only registered names need it
 
     with suppress(RequestError):
         find_any(word)

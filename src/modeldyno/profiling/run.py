@@ -80,7 +80,7 @@ def run_request(
     constraints = request.constraints()
     job = request.job()
     if in_process:
-        from modeldyno.engine.runtime.inline import run_inline  # noqa: PLC0415 - with the whole engine
+        from modeldyno.engine.runtime.inline import run_inline  # with the whole engine
 
         _check_inline(job)
         result = run_replicated(partial(run_inline, limit=limit), job, watch=watch)

@@ -235,7 +235,7 @@ _BEGINNING = 1 << 16
 
 def _first_class(file: IO[bytes]) -> str:
     """Return ``module class`` of the first object a pickle creates; empty for a plain container."""
-    import pickletools  # noqa: PLC0415 - only a pickle needs it, and every command imports this
+    import pickletools  # only a pickle needs it, and every command imports this
 
     texts: list[str] = []
     for op, argument, _ in pickletools.genops(file):

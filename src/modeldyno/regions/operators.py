@@ -156,8 +156,8 @@ class OperatorRecorder:
 
 
 def _start(name: str) -> Callable[[], Callable[[], tuple[Occurrence, ...]]]:
-    from modeldyno.base import plugins  # noqa: PLC0415 - not needed while no operators are recorded
-    from modeldyno.engine.interfaces.backend import RecordsOperators  # noqa: PLC0415
+    from modeldyno.base import plugins  # not needed while no operators are recorded
+    from modeldyno.engine.interfaces.backend import RecordsOperators
 
     backend: object = plugins.backend("torch")
     assert isinstance(backend, RecordsOperators)
@@ -165,8 +165,8 @@ def _start(name: str) -> Callable[[], Callable[[], tuple[Occurrence, ...]]]:
 
 
 def _follow(*, partly: bool = False) -> Callable[[], DataFlow | None] | None:
-    from modeldyno.base import plugins  # noqa: PLC0415 - as above
-    from modeldyno.engine.interfaces.backend import FollowsCode  # noqa: PLC0415
+    from modeldyno.base import plugins  # as above
+    from modeldyno.engine.interfaces.backend import FollowsCode
 
     backend: object = plugins.backend("torch")
     return backend.follow_code(MOST_STEPS, partly=partly) if isinstance(backend, FollowsCode) else None

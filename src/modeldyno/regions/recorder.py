@@ -166,7 +166,7 @@ class Profiled:
         Args:
             name: name of the Result; by default that of the script.
         """
-        from modeldyno.regions.summary import result_of  # noqa: PLC0415 - not needed while off
+        from modeldyno.regions.summary import result_of  # not needed while off
 
         with self._lock:
             return result_of(
@@ -187,7 +187,7 @@ class Profiled:
 
     def report(self) -> str:
         """Return the recorded calls as text of 80 columns."""
-        from modeldyno.regions.summary import render_text  # noqa: PLC0415 - not needed while off
+        from modeldyno.regions.summary import render_text  # not needed while off
 
         return render_text(self.result())
 
@@ -314,7 +314,7 @@ class Profiled:
         """Return what records operators, which is imported when it is first needed."""
         with self._lock:
             if self._operators is None:
-                from modeldyno.regions.operators import OperatorRecorder  # noqa: PLC0415 - as above
+                from modeldyno.regions.operators import OperatorRecorder  # as above
 
                 self._operators = OperatorRecorder()
             return self._operators

@@ -236,7 +236,7 @@ def _inference_service(answer: RegistryAnswer, best: AnswerCandidate, storage: s
 
 
 def _yaml(document: dict[str, Any]) -> bytes:
-    import yaml  # noqa: PLC0415 - only this needs it
+    import yaml  # only this needs it
 
     return str(yaml.safe_dump(document, sort_keys=False, allow_unicode=True)).encode()
 

@@ -164,7 +164,7 @@ def _origin(client: Any, version: Version) -> Any | None:
     match = _REFERENCE.fullmatch(version.labels.get(SOURCE_LABEL, ""))
     if match is None:
         return None
-    from mlflow.exceptions import MlflowException  # noqa: PLC0415 - slow to import
+    from mlflow.exceptions import MlflowException  # slow to import
 
     try:
         original = client.get_model_version(match["name"], match["number"])

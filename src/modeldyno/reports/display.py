@@ -58,7 +58,7 @@ def page(result: Result) -> str:
 
 def show(result: Result) -> None:
     """Print the report, in colour where the terminal has it."""
-    from rich.console import Console  # noqa: PLC0415 - slow at start-up
+    from rich.console import Console  # slow at start-up
 
     plugins.terminal().print_blocks(
         kind_of(result).blocks(_with_python_wording(result)), console=Console(highlight=False)

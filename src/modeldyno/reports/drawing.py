@@ -118,8 +118,8 @@ def check_tools() -> None:
 def _drawing(height: float) -> Iterator[Figure]:
     """Yield a figure of this height; nothing of Matplotlib's state is left changed."""
     check_tools()
-    from matplotlib import rc_context  # noqa: PLC0415 - slow to import
-    from matplotlib.figure import Figure  # noqa: PLC0415
+    from matplotlib import rc_context  # slow to import
+    from matplotlib.figure import Figure
 
     with rc_context(_SETTINGS), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of letters that the font lacks, and of charts without room
@@ -253,7 +253,7 @@ def _set_limits(axes: Axes, which: str, low: float | None, high: float | None) -
 
 def _set_logarithmic(axes: Axes, which: str, values: Sequence[float]) -> None:
     """Let ticks be powers of two if all values are, else 1, 2 and 5, or powers of ten."""
-    from matplotlib.ticker import LogLocator, NullFormatter  # noqa: PLC0415
+    from matplotlib.ticker import LogLocator, NullFormatter
 
     low, high = min(values), max(values)
     binary = high / low <= 512 and all(math.log2(value).is_integer() for value in values)  # noqa: PLR2004
@@ -390,7 +390,7 @@ def _set_apart(text: Any) -> None:
 
 
 def _bins(axes: Axes, picture: Bins) -> None:
-    from matplotlib.ticker import MaxNLocator  # noqa: PLC0415
+    from matplotlib.ticker import MaxNLocator
 
     counts = [count if math.isfinite(count) else 0.0 for count in picture.counts]
     axes.bar([at + 0.5 for at in range(len(counts))], counts, width=0.92, color=_COLOURS[0])
@@ -470,7 +470,7 @@ def _own(node: TreeNode) -> float:
 
 
 def _tree(axes: Axes, picture: Tree) -> None:
-    from matplotlib.patches import Rectangle  # noqa: PLC0415
+    from matplotlib.patches import Rectangle
 
     root, cells = picture.root, list(_cells(picture.root))
     unit, label = _unit(picture.scale, [root.value])

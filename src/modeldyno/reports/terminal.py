@@ -71,7 +71,7 @@ def render(document: Result, *, judgements: Sequence[Judgement] = ()) -> str:
 
 def print_blocks(blocks: Iterable[Block], *, console: Console) -> None:
     """Print blocks on a console, in its width, colours and character set."""
-    from rich.text import Text  # noqa: PLC0415 - slow to import
+    from rich.text import Text  # slow to import
 
     plain = not console.encoding.lower().startswith("utf")
     for line in lines(blocks, width=console.width):

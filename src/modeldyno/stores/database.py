@@ -247,9 +247,9 @@ def _is_missing_table(error: BaseException | None) -> bool:
 
 def _migrate(database: Database) -> None:
     """Migrate in one transaction; of several processes that start at once, only the first has work to do."""
-    from alembic import command  # noqa: PLC0415 - slow to import, and rarely needed
-    from alembic.config import Config  # noqa: PLC0415
-    from alembic.util import CommandError  # noqa: PLC0415
+    from alembic import command  # slow to import, and rarely needed
+    from alembic.config import Config
+    from alembic.util import CommandError
 
     scripts = Path(__file__).with_name("migrations")
     config = Config()

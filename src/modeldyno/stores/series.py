@@ -34,7 +34,7 @@ _ADVICE = "The results that it is based on stay readable; remove this one with m
 
 def put(connection: Connection, conclusion: Conclusion, *, headline: str) -> None:
     """Insert a Conclusion, or replace the one that has its id."""
-    from modeldyno.base.kinds import kind_of  # noqa: PLC0415 - a run keeps Results only, and imports no other kind
+    from modeldyno.base.kinds import kind_of  # a run keeps Results only, and imports no other kind
 
     kind = kind_of(conclusion)
     row = document_row(conclusion, conclusion.name, headline, kind.encode(conclusion))
@@ -62,7 +62,7 @@ def get(connection: Connection, conclusion_id: str, place: str) -> Conclusion:
     Raises:
         StoreError: the document is damaged.
     """
-    from modeldyno.base.kinds import decode  # noqa: PLC0415 - as above
+    from modeldyno.base.kinds import decode  # as above
 
     origin = f"Document {conclusion_id} in the store {place}"
     query = select(CONCLUSIONS.c.document, CONCLUSIONS.c.checksum).where(CONCLUSIONS.c.id == conclusion_id)

@@ -94,7 +94,7 @@ class SqlStore:
     @cached_property
     def registry(self) -> SqlRegistry:
         """The models that are registered in it."""
-        from modeldyno.registry.store.sql_registry import SqlRegistry  # noqa: PLC0415 - a run needs none of it
+        from modeldyno.registry.store.sql_registry import SqlRegistry  # a run needs none of it
 
         return SqlRegistry(self._database, self.artifacts.with_suffix(".models"))
 

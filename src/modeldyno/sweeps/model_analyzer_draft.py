@@ -42,7 +42,7 @@ class TranslatedSweep:
 
     def text(self, file: str = "sweep.yaml") -> str:
         """Return the sweep file, with what was left out and the command as comments."""
-        import yaml  # noqa: PLC0415 - only a file needs it
+        import yaml  # only a file needs it
 
         body: str = yaml.safe_dump(
             self.tree, sort_keys=False, default_flow_style=None, allow_unicode=True, width=100

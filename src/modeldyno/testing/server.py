@@ -256,7 +256,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         end_with_parent()
         if os.getppid() != options.parent:  # it has ended already
             return
-    import uvloop  # noqa: PLC0415 - only the server's process needs it
+    import uvloop  # only the server's process needs it
 
     with suppress(KeyboardInterrupt):
         uvloop.run(_serve(options))

@@ -185,12 +185,12 @@ _DTYPES = {
 
 
 def _pack(datatype: str, data: Any) -> bytes:
-    import numpy as np  # noqa: PLC0415 - heavy
+    import numpy as np  # heavy
 
     return np.asarray(data, _DTYPES[datatype]).tobytes()
 
 
 def _unpack(datatype: str, block: bytes) -> Any:
-    import numpy as np  # noqa: PLC0415 - heavy
+    import numpy as np  # heavy
 
     return np.frombuffer(block, _DTYPES[datatype]).tolist()

@@ -85,7 +85,7 @@ async def serve_grpc(server: ServerState, host: str, port: int) -> tuple[Any, in
     The requests wait in the same queue as those of HTTP and stand in the same ledger, with the id that the
     metadata ``x-id`` says; faults are for HTTP alone.
     """
-    import grpc  # noqa: PLC0415 - an extra of this server
+    import grpc  # an extra of this server
 
     async def answer_predict(body: bytes, context: Any) -> bytes:
         try:

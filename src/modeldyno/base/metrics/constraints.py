@@ -269,7 +269,7 @@ def _suggest_scopes(scope: str, scopes: Sequence[str]) -> str:
     """List all scopes if they are few, else the most similar ones."""
     similar = scopes
     if len(scopes) > _MOST_SCOPES and scope:
-        from difflib import get_close_matches  # noqa: PLC0415 - only a mistake needs it
+        from difflib import get_close_matches  # only a mistake needs it
 
         similar = get_close_matches(scope, scopes, n=_MOST_SCOPES, cutoff=0)
     others = f" and {len(scopes) - _MOST_SCOPES:,} others" if len(scopes) > _MOST_SCOPES else ""

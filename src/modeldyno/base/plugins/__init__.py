@@ -337,7 +337,7 @@ def check_reporter(path: Path) -> None:
         RequestError: no reporter writes them.
         MissingExtra: what it writes them with is not installed.
     """
-    from modeldyno.reports.interface import ChecksTools  # noqa: PLC0415 - only where a file is asked for
+    from modeldyno.reports.interface import ChecksTools  # only where a file is asked for
 
     reporter: object = reporter_for(path)
     if isinstance(reporter, ChecksTools):
@@ -414,7 +414,7 @@ def _registered(kind: str) -> EntryPoints | tuple[EntryPoint, ...]:
 @cache
 def _all_entry_points() -> EntryPoints | SelectableGroups:
     """Read the entry points of everything that is installed: a file a package, so once for all kinds."""
-    from importlib.metadata import entry_points  # noqa: PLC0415 - slow at start-up
+    from importlib.metadata import entry_points  # slow at start-up
 
     return entry_points()
 

@@ -36,7 +36,7 @@ _MEDIAN = 0.5
 @lru_cache(maxsize=1)
 def load_numpy() -> ModuleType:
     """Import numpy on first use, not when the command line starts."""
-    import numpy  # noqa: ICN001, PLC0415 - keeps start-up fast
+    import numpy  # noqa: ICN001 - keeps start-up fast
 
     return numpy
 

@@ -91,9 +91,9 @@ def _measure_all(
 
 def _compare(results: Sequence[Result], targets: OutputTargets, options: dict[str, Any]) -> None:
     """Compare the Results of two models, and store and report the comparison."""
-    from modeldyno.cli.actions import compare  # noqa: PLC0415 - only --compare needs them
-    from modeldyno.comparison.change.build import CompareOptions  # noqa: PLC0415
-    from modeldyno.comparison.run import build_comparison  # noqa: PLC0415
+    from modeldyno.cli.actions import compare  # only --compare needs them
+    from modeldyno.comparison.change.build import CompareOptions
+    from modeldyno.comparison.run import build_comparison
 
     comparison = build_comparison(results, CompareOptions())
     compare.store_comparison(comparison, targets)

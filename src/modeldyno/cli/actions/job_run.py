@@ -50,7 +50,7 @@ def run(address: str, typed: Sequence[str], folder: str | None) -> NoReturn:
             click.echo(f"Interrupted at job {job.number}; to go on: modeldyno run {job.address}-")
             break
     if len(jobs) > 1:
-        from modeldyno.cli.actions.printing import print_blocks  # noqa: PLC0415 - only several need a table
+        from modeldyno.cli.actions.printing import print_blocks  # only several need a table
 
         print_blocks(table_of_jobs(finished))
     sys.exit(min((job.code for job in finished), key=_SEVERITY.index))
@@ -115,8 +115,8 @@ _WHAT_CHARS, _FOUND_CHARS = 26, 29
 
 def table_of_jobs(finished: Sequence[FinishedJob]) -> Table:
     """List the jobs: how each ended, what it found, and the document that shows more."""
-    from modeldyno.base.kinds import kind_of  # noqa: PLC0415 - only a finished job needs the kinds
-    from modeldyno.base.views.text import shorten_ids  # noqa: PLC0415
+    from modeldyno.base.kinds import kind_of  # only a finished job needs the kinds
+    from modeldyno.base.views.text import shorten_ids
 
     documents = [done.made[-1] if done.made else None for done in finished]
     names = iter(shorten_ids([document.id for document in documents if document is not None]))

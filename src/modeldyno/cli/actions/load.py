@@ -105,7 +105,7 @@ _SEARCH_VALUES = ("concurrency", "most", "measurements", "max_time")
 
 def _go_on(ctx: click.Context, targets: OutputTargets, planned: CostOptions, options: dict[str, Any]) -> int:
     """Resume or rerank a stored series; return the exit code. Only options that were typed count."""
-    from modeldyno.serving.loadtest import resume  # noqa: PLC0415 - one load needs none of it
+    from modeldyno.serving.loadtest import resume  # one load needs none of it
 
     if options["resume"] is not None and options["rerank"] is not None:
         raise RequestError("--resume and --rerank exclude each other; give one of them.")

@@ -68,7 +68,7 @@ class OutputTargets:
         if not of_results:
             targets.check_formats()
         if targets.store:
-            from modeldyno.stores.catalog import store_results  # noqa: PLC0415 - as above
+            from modeldyno.stores.catalog import store_results  # as above
 
             try:
                 store_results(())
@@ -82,7 +82,7 @@ class OutputTargets:
     def check_formats(self) -> None:
         """Check that the reports can hold a document that is no Result."""
         if self.reports:
-            from modeldyno.reports.write import check_format  # noqa: PLC0415 - as above
+            from modeldyno.reports.write import check_format  # as above
 
             for report in self.reports:
                 check_format(Path(report))
@@ -103,7 +103,7 @@ class OutputTargets:
 
     def write_both(self, document: Document, data: bytes) -> ModelDynoError | None:
         """Write a document to --json, as `data`, and to -o, even if one fails; return the first error."""
-        from modeldyno.reports.write import write  # noqa: PLC0415 - as above
+        from modeldyno.reports.write import write  # as above
 
         _add_to_made(document)
         reports = [partial(write, document, Path(report)) for report in self.reports]
@@ -122,7 +122,7 @@ class OutputTargets:
         """Store a conclusion from several Results, which are stored already."""
         if not self.store:
             return
-        from modeldyno.stores.catalog import store_conclusion  # noqa: PLC0415 - as above
+        from modeldyno.stores.catalog import store_conclusion  # as above
 
         try:
             store_conclusion(conclusion)
@@ -148,7 +148,7 @@ class OutputTargets:
     def _to_store(self, outcomes: Sequence[JudgedResult]) -> None:
         if not self.store:
             return
-        from modeldyno.stores.catalog import store_results  # noqa: PLC0415 - as above
+        from modeldyno.stores.catalog import store_results  # as above
 
         try:
             store_results([outcome.result for outcome in outcomes], self.tags)
@@ -195,7 +195,7 @@ class OutputTargets:
 
 
 def _to_report(path: Path, outcomes: Sequence[JudgedResult]) -> None:
-    from modeldyno.reports.write import write, write_several  # noqa: PLC0415 - as above
+    from modeldyno.reports.write import write, write_several  # as above
 
     if len(outcomes) == 1:
         write(outcomes[0].result, path, outcomes[0].judgements)

@@ -49,7 +49,7 @@ def print_result(
     if not verbose:
         print_blocks(*views.overview(result, options))
         return
-    from modeldyno.base.report.blocks import drop_empty_columns  # noqa: PLC0415 - only --verbose needs it
+    from modeldyno.base.report.blocks import drop_empty_columns  # only --verbose needs it
 
     print_blocks(*views.blocks(result, options))
     if (numbers := views.numbers(result, modules=False)).rows:
@@ -63,7 +63,7 @@ def print_blocks(*blocks: Block) -> None:
 
 
 def _console() -> Console:
-    from rich.console import Console  # noqa: PLC0415 - only what is drawn needs it
+    from rich.console import Console  # only what is drawn needs it
 
     class Pipe(Console):
         def on_broken_pipe(self) -> None:

@@ -85,7 +85,7 @@ def _drop_own_frames(error: BaseException) -> None:
 
 def _left_running() -> list[str]:
     """Name the processes of the script that will outlive it; those of multiprocessing end with this one."""
-    import psutil  # noqa: PLC0415 - not before the script is over
+    import psutil  # not before the script is over
 
     names = []
     for process in psutil.Process().children(recursive=True):
@@ -100,8 +100,8 @@ def _print_summary(process: int, json_path: Path | None) -> None:
     """Print the tables and save the document, unless in a forked child of the script."""
     if os.getpid() != process:
         return
-    from modeldyno.base import codec  # noqa: PLC0415 - not before the script is over
-    from modeldyno.regions.summary import render_text  # noqa: PLC0415
+    from modeldyno.base import codec  # not before the script is over
+    from modeldyno.regions.summary import render_text
 
     profiled.disable()
     result = profiled.result()

@@ -528,7 +528,10 @@ def compare_evaluations(
 
     More processes would answer alike, so the samples are what is uncertain.
     """
-    from modeldyno.base.stats.evaluation import independent_difference, paired_difference  # noqa: PLC0415 - numpy is slow to import
+    from modeldyno.base.stats.evaluation import (
+        independent_difference,
+        paired_difference,
+    )  # numpy is slow to import
 
     before, after = _to_evaluation(baseline), _to_evaluation(candidate)
     identical = False
@@ -554,7 +557,7 @@ def compare_evaluations(
 
 
 def _to_evaluation(measurement: Measurement) -> Evaluation:
-    from modeldyno.base.stats.evaluation import Evaluation  # noqa: PLC0415 - numpy is slow to import
+    from modeldyno.base.stats.evaluation import Evaluation  # numpy is slow to import
 
     value, interval = measurement.value, measurement.interval
     assert interval is not None

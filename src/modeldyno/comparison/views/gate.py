@@ -227,7 +227,7 @@ def _artifact_uri(report: GateReport) -> str:
     """Return the model's file as a URI within the repository, or the name of a model that has none."""
     path = PurePath(report.result.job.model.locator.partition(":")[0].partition("#")[0])
     text = path.name if path.is_absolute() or ".." in path.parts else path.as_posix()
-    from urllib.parse import quote  # noqa: PLC0415 - only a report needs it
+    from urllib.parse import quote  # only a report needs it
 
     return quote(clean(text)).strip(".") or "model"
 

@@ -35,6 +35,6 @@ __all__ = sorted(_HOMES.keys() - {"DataLoader"})  # noqa: PLE0605 - for scripts 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'modeldyno.compat.deeplite' has no attribute '{name}'")
-    from importlib import import_module  # noqa: PLC0415 - slow at start-up
+    from importlib import import_module  # slow at start-up
 
     return getattr(import_module(f"modeldyno.compat.deeplite.{_HOMES[name]}"), name)

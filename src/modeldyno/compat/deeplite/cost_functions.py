@@ -222,7 +222,7 @@ def _callable_of_tensors(model: Any, forward_pass: ForwardPass, inputs: Any) -> 
     flat = inputs.values() if isinstance(inputs, Mapping) else inputs
     if not own_call and all(map(is_array, flat)):
         return model, inputs, ""
-    import torch  # noqa: PLC0415 - slow to import
+    import torch  # slow to import
 
     class NestedCall(torch.nn.Module):
         def __init__(self) -> None:

@@ -60,7 +60,7 @@ def declared_costs(
             declaring[path] = module
     if not declaring:
         return {}
-    import torch  # noqa: PLC0415 - slow to import
+    import torch  # slow to import
 
     costs: dict[str, DeclaredCost] = {}
 
@@ -111,7 +111,7 @@ def standing_in(model: Any, costs: Mapping[str, DeclaredCost]) -> Iterator[None]
 
 
 def _empty_outputs(outputs: Iterator[Any], *arguments: Any, **named: Any) -> Any:
-    import torch  # noqa: PLC0415 - slow to import
+    import torch  # slow to import
 
     place = next((leaf.device for leaf in leaves((arguments, named)) if hasattr(leaf, "device")), "cpu")
 

@@ -270,7 +270,7 @@ def get_topk(
     Raises:
         InvalidStatus: outputs are not (samples, classes), labels do not fit, or there are no samples.
     """
-    from modeldyno.base.stats.evaluation import correct_within  # noqa: PLC0415 - numpy is slow to import
+    from modeldyno.base.stats.evaluation import correct_within  # numpy is slow to import
 
     ks = (topk,) if isinstance(topk, int) else topk
     hits, count = dict.fromkeys(ks, 0), 0

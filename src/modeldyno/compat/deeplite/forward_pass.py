@@ -79,7 +79,7 @@ class TensorSampler:
 
         def move(leaf: Any) -> Any:
             if not hasattr(leaf, "to") and standardize:
-                import torch  # noqa: PLC0415 - heavy
+                import torch  # heavy
 
                 leaf = torch.as_tensor(leaf)
             return leaf.to(place) if hasattr(leaf, "to") else leaf
@@ -285,7 +285,7 @@ def leaves(value: Any) -> list[Any]:
 def synchronize(device: Any) -> None:
     """Wait until a CUDA device has done its work."""
     if device is not None and Device(device).startswith("cuda"):
-        import torch  # noqa: PLC0415 - slow to import
+        import torch  # slow to import
 
         torch.cuda.synchronize(torch.device(Device(device)))
 
@@ -298,7 +298,7 @@ def _seconds(call: Callable[[], Any], device: Any) -> float:
 
 
 def _random_like(leaf: Any, batch_size: int) -> Any:
-    import numpy as np  # noqa: PLC0415 - slow at start-up
+    import numpy as np  # slow at start-up
 
     random = np.random.default_rng()
     tensor = hasattr(leaf, "detach")
@@ -310,7 +310,7 @@ def _random_like(leaf: Any, batch_size: int) -> Any:
     else:
         drawn = np.asarray(random.integers(int(leaf.min()), int(leaf.max()), shape, endpoint=True))
     if tensor:
-        import torch  # noqa: PLC0415 - already imported, as the leaf is its tensor
+        import torch  # already imported, as the leaf is its tensor
 
         return torch.as_tensor(drawn).to(leaf.dtype)
     return drawn.astype(leaf.dtype)

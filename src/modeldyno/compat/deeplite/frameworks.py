@@ -150,7 +150,7 @@ def _torch_buffers(model: Any, example: Any) -> Callable[[str], float]:
 
 @contextmanager
 def _keras_evaluation(model: Any, device: Device) -> Iterator[Any]:
-    import keras  # noqa: PLC0415 - optional, and heavy
+    import keras  # optional, and heavy
 
     name = _tensorflow_name(device) if keras.config.backend() == "tensorflow" else str(device)
     with keras.device(name):
@@ -168,7 +168,7 @@ def _keras_call(model: Any, inputs: Any) -> Any:
 
 
 def _keras_settings(device: Device) -> dict[str, Any]:
-    import keras  # noqa: PLC0415 - optional, and heavy
+    import keras  # optional, and heavy
 
     names = {"tensorflow": _tensorflow_name(device), "torch": str(device)}
     name = names.get(keras.config.backend())

@@ -176,7 +176,10 @@ def judge_task(
         samples: how many there are.
         rule: how much worse the metric may be.
     """
-    from modeldyno.base.stats.evaluation import independent_difference, paired_difference  # noqa: PLC0415 - numpy is slow to import
+    from modeldyno.base.stats.evaluation import (
+        independent_difference,
+        paired_difference,
+    )  # numpy is slow to import
 
     if source.scores is not None and converted.scores is not None:
         change, low, high = paired_difference(metric, source.scores, converted.scores, _LEVEL)

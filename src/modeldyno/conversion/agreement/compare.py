@@ -66,7 +66,7 @@ def source_fault(outputs: Outputs) -> str:
 
     A mask of infinities is none among other outputs, but alone it leaves no number to compare.
     """
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     for name, values in outputs.items():
         if values.dtype.kind in "fc" and (nans := int(np.isnan(values).sum())):
@@ -79,7 +79,7 @@ def source_fault(outputs: Outputs) -> str:
 
 def _has_numbers(values: ndarray) -> bool:
     """Return whether anything of an output can be off by some amount, or be unequal."""
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     return values.dtype.kind not in "fc" or bool(np.isfinite(values).any())
 
@@ -107,7 +107,7 @@ def relative_floor(reference: Outputs, again: Outputs, batch: int | None) -> dic
 
 
 def _floor_of(reference: ndarray, again: ndarray, batch: int | None) -> float:
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     if reference.dtype.kind not in "fc" or reference.shape != again.shape:
         return 0.0
@@ -123,7 +123,7 @@ def _floor_of(reference: ndarray, again: ndarray, batch: int | None) -> float:
 
 def unstable(reference: ndarray, again: ndarray) -> ndarray:
     """Return where integers or texts of the source differ from its own, computed in another way."""
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     if reference.shape != again.shape:
         return np.zeros(reference.shape, bool)
@@ -220,7 +220,7 @@ def _shape(array: ndarray) -> str:
 
 def _unlike_pattern(reference: ndarray, candidate: ndarray) -> str:
     """Return how the places of NaN and infinities differ; empty if they are the same."""
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     if reference.dtype.kind == "c":
         parts = _unlike_pattern(reference.real, candidate.real)
@@ -237,7 +237,7 @@ def _compare_exact(
     name: str, reference: ndarray, candidate: ndarray, call: str, batch: int | None, undecided: ndarray | None
 ) -> CallTally:
     """Compare integers, flags or texts: all must be equal where the source itself is decided."""
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     equal = np.asarray(reference == candidate)
     if undecided is not None:
@@ -281,7 +281,7 @@ class _Allowed:
 def _compare_floats(
     name: str, reference: ndarray, candidate: ndarray, call: str, batch: int | None, allowed: _Allowed
 ) -> CallTally:
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     first, second = _rows(reference, batch), _rows(candidate, batch)
     finite = np.isfinite(first)
@@ -316,14 +316,14 @@ def _compare_floats(
 
 
 def _square(values: ndarray) -> float:
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     return float(np.vdot(values, values).real)
 
 
 def _rows(values: ndarray, batch: int | None) -> ndarray:
     """Return the values of each sample as a row, in the widest dtype; one row if there is no batch."""
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     wide = values.astype(np.complex128 if values.dtype.kind == "c" else np.float64)
     samples = batch if batch and values.shape[:1] == (batch,) else 1

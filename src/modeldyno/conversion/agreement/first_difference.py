@@ -69,7 +69,7 @@ def find_first(
 
 def _same(one: Sequence[InnerValue], other: Sequence[InnerValue]) -> bool:
     """Return whether a layer returns what it takes, as dropout does in evaluation."""
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     return bool(one) and bool(other) and np.array_equal(one[0].values, other[0].values)
 
@@ -110,7 +110,7 @@ def _evened(expected: ndarray, *others: ndarray) -> tuple[ndarray, ...]:
 
     Quantising fails where one number is so large that it leaves no steps for the others.
     """
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     usual = np.sqrt(np.square(expected, dtype=np.float64).mean(axis=0))
     usual = np.maximum(usual, np.median(usual)) if usual.size else usual

@@ -42,8 +42,8 @@ def write_onnx(source: ConversionSource, path: Path, opset: int | None) -> Conve
 
 
 def _of_sklearn(owner: Any, method: str, spec: InputSpec, opset: int) -> tuple[Any, str, bool]:
-    import skl2onnx  # noqa: PLC0415 - optional, and heavy
-    from skl2onnx.common import data_types  # noqa: PLC0415 - optional
+    import skl2onnx  # optional, and heavy
+    from skl2onnx.common import data_types  # optional
 
     kinds = {
         "float64": data_types.DoubleTensorType,
@@ -68,8 +68,8 @@ def _of_sklearn(owner: Any, method: str, spec: InputSpec, opset: int) -> tuple[A
 
 def _of_xgboost(owner: Any, method: str, spec: InputSpec, opset: int) -> tuple[Any, str, bool]:
     del method
-    import onnxmltools  # noqa: PLC0415 - optional, and heavy
-    from onnxmltools.convert.common.data_types import FloatTensorType  # noqa: PLC0415 - optional
+    import onnxmltools  # optional, and heavy
+    from onnxmltools.convert.common.data_types import FloatTensorType  # optional
 
     kind = [(spec.name, FloatTensorType([None, *(spec.shape or (None, None))[1:]]))]
     proto = onnxmltools.convert_xgboost(owner, initial_types=kind, target_opset=opset)
@@ -78,8 +78,8 @@ def _of_xgboost(owner: Any, method: str, spec: InputSpec, opset: int) -> tuple[A
 
 def _of_lightgbm(owner: Any, method: str, spec: InputSpec, opset: int) -> tuple[Any, str, bool]:
     del method
-    import onnxmltools  # noqa: PLC0415 - optional, and heavy
-    from onnxmltools.convert.common.data_types import FloatTensorType  # noqa: PLC0415 - optional
+    import onnxmltools  # optional, and heavy
+    from onnxmltools.convert.common.data_types import FloatTensorType  # optional
 
     kind = [(spec.name, FloatTensorType([None, *(spec.shape or (None, None))[1:]]))]
     proto = onnxmltools.convert_lightgbm(owner, initial_types=kind, zipmap=False, target_opset=opset)
@@ -96,7 +96,7 @@ def _keep_output(proto: Any, method: str, spec: InputSpec) -> None:
     Raises:
         RequestError: the converter's output cannot be brought into the source's shape.
     """
-    import onnx  # noqa: PLC0415 - optional, and heavy
+    import onnx  # optional, and heavy
 
     outputs = list(proto.graph.output)
     scores = method in {"predict_proba", "decision_function"} or (spec.dtype or "").startswith("float")
@@ -130,7 +130,7 @@ def _keep_output(proto: Any, method: str, spec: InputSpec) -> None:
 
 def _loads(proto: Any) -> bool:
     """Whether ONNX Runtime takes the graph as it is declared."""
-    import onnxruntime  # noqa: PLC0415 - optional, and heavy
+    import onnxruntime  # optional, and heavy
 
     try:
         onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
@@ -145,6 +145,6 @@ def _columns(value: Any) -> int | None:
 
 
 def _array(values: list[int]) -> Any:
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     return np.array(values, np.int64)

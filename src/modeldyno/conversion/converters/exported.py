@@ -23,7 +23,7 @@ lossy = False
 def convert(source: ConversionSource, path: Path, *, opset: int | None) -> ConvertedFile:
     """Export the module and save the program."""
     del opset
-    import torch  # noqa: PLC0415 - heavy
+    import torch  # heavy
 
     program = torch_program.export_program(source)
     with torch_program.quiet():

@@ -38,7 +38,7 @@ def convert(source: ConversionSource, path: Path, *, opset: int | None) -> Conve
 
 def _of_torch(source: ConversionSource, path: Path, opset: int | None) -> ConvertedFile:
     """Export by torch.onnx's exporter of exported programs; weights beyond 2 GB go to a file beside it."""
-    import torch  # noqa: PLC0415 - heavy
+    import torch  # heavy
 
     with torch_program.quiet():
         program: Any = torch.onnx.export(
@@ -66,7 +66,7 @@ def _is_large(source: ConversionSource) -> bool:
 
 def _of_keras(source: ConversionSource, path: Path, opset: int | None) -> ConvertedFile:
     """Export by Keras itself, which uses tf2onnx for TensorFlow and JAX."""
-    import keras  # noqa: PLC0415 - optional, and heavy
+    import keras  # optional, and heavy
 
     options = {} if opset is None else {"opset_version": opset}
     source.model.value.model.export(str(path), format="onnx", verbose=False, **options)

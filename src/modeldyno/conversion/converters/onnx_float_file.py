@@ -38,7 +38,7 @@ def keep_scopes(floats: Path, changed: Path) -> None:
     A node belongs where the value that it computes was computed before. One that is new belongs to the
     modules that all nodes after it share.
     """
-    import onnx  # noqa: PLC0415 - optional, and heavy
+    import onnx  # optional, and heavy
 
     original = onnx.load(str(floats), load_external_data=False)
     homes = {name: _scopes(node)[:-1] for node in original.graph.node for name in node.output}

@@ -28,9 +28,9 @@ _QUANTISED = re.compile("uantize|^Q[A-Z]|Integer|NBits|Bnb4")
 
 def convert(source: ConversionSource, path: Path, *, opset: int | None) -> ConvertedFile:
     """Make weights and operators float16 where they can be; inputs and outputs keep their types."""
-    import onnx  # noqa: PLC0415 - optional, and heavy
-    import onnxruntime  # noqa: PLC0415 - as above
-    from onnxruntime.transformers.float16 import (  # noqa: PLC0415 - as above
+    import onnx  # optional, and heavy
+    import onnxruntime  # as above
+    from onnxruntime.transformers.float16 import (  # as above
         DEFAULT_OP_BLOCK_LIST,
         convert_float_to_float16,
     )

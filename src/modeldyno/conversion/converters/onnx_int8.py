@@ -21,9 +21,9 @@ lossy = True
 
 def convert(source: ConversionSource, path: Path, *, opset: int | None) -> ConvertedFile:
     """Quantise the weights of matrix products and convolutions; activations are quantised at each call."""
-    import onnxruntime  # noqa: PLC0415 - optional, and heavy
-    from onnxruntime.quantization import QuantType, quantize_dynamic  # noqa: PLC0415 - optional
-    from onnxruntime.quantization.shape_inference import quant_pre_process  # noqa: PLC0415 - optional
+    import onnxruntime  # optional, and heavy
+    from onnxruntime.quantization import QuantType, quantize_dynamic  # optional
+    from onnxruntime.quantization.shape_inference import quant_pre_process  # optional
 
     with tempfile.TemporaryDirectory(prefix="modeldyno-int8-") as folder:
         floats, converters = float_file(source, folder, opset)

@@ -28,7 +28,7 @@ def convert(source: ConversionSource, path: Path, *, opset: int | None) -> Conve
     """Convert; weights are not compressed to float16, which OpenVINO would do unless told not to."""
     del opset
     with without_telemetry():
-        import openvino  # noqa: PLC0415 - optional, and heavy
+        import openvino  # optional, and heavy
 
     onnx = source.kind == SourceKind.ONNX
     program = str(source.model.value) if onnx else torch_program.export_program(source)

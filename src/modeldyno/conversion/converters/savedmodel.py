@@ -22,7 +22,7 @@ lossy = False
 def convert(source: ConversionSource, path: Path, *, opset: int | None) -> ConvertedFile:
     """Export by Keras itself: its signature calls the model as at inference."""
     del opset
-    import keras  # noqa: PLC0415 - optional, and heavy
+    import keras  # optional, and heavy
 
     source.model.value.model.export(str(path), verbose=False)
     return ConvertedFile(converter=f"keras {keras.__version__}")

@@ -94,7 +94,7 @@ def _network_flags(api: Any) -> int:
 
 def _parse_errors(parser: Any, graph: Path) -> list[str]:
     """Return what is wrong with the graph; unsupported operators by name."""
-    import onnx  # noqa: PLC0415 - optional, and heavy
+    import onnx  # optional, and heavy
 
     nodes = dict(enumerate(onnx.load(str(graph), load_external_data=False).graph.node))
     errors = [parser.get_error(number) for number in range(parser.num_errors)]

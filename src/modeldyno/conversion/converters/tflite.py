@@ -22,7 +22,7 @@ lossy = False
 def convert(source: ConversionSource, path: Path, *, opset: int | None, int8: bool = False) -> ConvertedFile:
     """Convert the Keras model, and quantise its weights if they are to be int8."""
     del opset
-    import tensorflow as tf  # noqa: PLC0415 - optional, and heavy
+    import tensorflow as tf  # optional, and heavy
 
     converter = tf.lite.TFLiteConverter.from_keras_model(source.model.value.model)
     converter.optimizations = [tf.lite.Optimize.DEFAULT] if int8 else []

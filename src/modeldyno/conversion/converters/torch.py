@@ -49,17 +49,17 @@ def convert(source: ConversionSource, path: Path, *, opset: int | None) -> Conve
 
 
 def _of_graph(source: ConversionSource) -> Any:
-    import onnx  # noqa: PLC0415 - optional, and heavy
-    import onnx2torch  # noqa: PLC0415 - optional, and heavy
+    import onnx  # optional, and heavy
+    import onnx2torch  # optional, and heavy
 
     return onnx2torch.convert(onnx.load(str(source.model.value)))
 
 
 def _of_estimator(source: ConversionSource) -> Any:
     """Return a module with the one output that the method of the estimator returns, in its shape."""
-    import torch  # noqa: PLC0415 - heavy
-    from hummingbird.ml import constants  # noqa: PLC0415 - optional, and heavy
-    from hummingbird.ml import convert as by_hummingbird  # noqa: PLC0415 - optional, and heavy
+    import torch  # heavy
+    from hummingbird.ml import constants  # optional, and heavy
+    from hummingbird.ml import convert as by_hummingbird  # optional, and heavy
 
     function, (array,), (output,) = source.model.value, source.example.values(), source.outputs
     owner = _as_estimator(function.__self__) if source.kind == "xgboost" else function.__self__
@@ -91,7 +91,7 @@ def _of_estimator(source: ConversionSource) -> Any:
 
 def _as_estimator(booster: Any) -> Any:
     """Return a Booster of XGBoost as the estimator that Hummingbird reads; an estimator as it is."""
-    import xgboost  # noqa: PLC0415 - optional, and heavy
+    import xgboost  # optional, and heavy
 
     if not isinstance(booster, xgboost.Booster):
         return booster

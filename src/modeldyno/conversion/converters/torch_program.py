@@ -27,7 +27,7 @@ def flat_module(source: ConversionSource) -> Any:
     Raises:
         RequestError: an input is no tensor.
     """
-    import torch  # noqa: PLC0415 - heavy
+    import torch  # heavy
 
     inner, names = source.model.value, tuple(source.example)
     if source.model.borrowed and any(part.training for part in inner.modules()):
@@ -83,7 +83,7 @@ def _parts(output: Any) -> Iterator[Any]:
 
 def example_tensors(source: ConversionSource) -> tuple[Any, ...]:
     """Return the example as tensors."""
-    import torch  # noqa: PLC0415 - heavy
+    import torch  # heavy
 
     return tuple(torch.from_numpy(array.copy()) for array in source.example.values())
 
@@ -98,7 +98,7 @@ def dynamic_axes(source: ConversionSource) -> tuple[dict[int, str], ...]:
 
 def export_program(source: ConversionSource) -> Any:
     """Return the program of torch.export, with free dimensions where the module allows them."""
-    import torch  # noqa: PLC0415 - heavy
+    import torch  # heavy
 
     auto = torch.export.Dim.AUTO
     shapes = tuple(dict.fromkeys(axes, auto) for axes in dynamic_axes(source))
@@ -111,7 +111,7 @@ def export_program(source: ConversionSource) -> Any:
 @contextmanager
 def quiet() -> Iterator[None]:
     """Export without gradients and without the exporters' deprecation warnings."""
-    import torch  # noqa: PLC0415 - heavy
+    import torch  # heavy
 
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")

@@ -23,7 +23,7 @@ lossy = False
 def convert(source: ConversionSource, path: Path, *, opset: int | None) -> ConvertedFile:
     """Trace the module: what its code decides from values or sizes becomes fixed, which the check finds."""
     del opset
-    import torch  # noqa: PLC0415 - heavy
+    import torch  # heavy
 
     with torch_program.quiet():
         example = torch_program.example_tensors(source)

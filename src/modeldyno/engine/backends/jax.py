@@ -45,7 +45,7 @@ class Session(python.Session):
 
     def prepare(self, feed: Feed) -> Callable[[], Any]:
         """Copy the inputs to the device; a call waits until the device has its results."""
-        import jax  # noqa: PLC0415 - optional, and heavy
+        import jax  # optional, and heavy
 
         call = super().prepare(feed)
         if isinstance(call, partial) and call.func is self._function:
@@ -73,7 +73,7 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  #
     Raises:
         RequestError: the device is not there.
     """
-    import jax  # noqa: PLC0415 - optional, and heavy
+    import jax  # optional, and heavy
 
     device = _resolve_device(jax, config)
     with python.open(model, config), jax.default_device(device):
@@ -86,7 +86,7 @@ def device_of(config: Mapping[str, KnobValue]) -> str:
     Raises:
         RequestError: it is not there.
     """
-    import jax  # noqa: PLC0415 - optional, and heavy
+    import jax  # optional, and heavy
 
     return str(_resolve_device(jax, config))
 

@@ -79,7 +79,7 @@ def open_core() -> Any:
     other, the thread is left with one that is gone, and the next signal ends the process.
     """
     with without_telemetry():
-        import openvino  # noqa: PLC0415 - optional, and heavy
+        import openvino  # optional, and heavy
 
     return openvino.Core()
 
@@ -121,7 +121,7 @@ class _Session:
 
     def prepare(self, feed: Feed) -> Callable[[], Any]:
         """Make the arrays contiguous: a call then reads them where they are."""
-        import numpy as np  # noqa: PLC0415 - slow to import
+        import numpy as np  # slow to import
 
         dense = {name: np.ascontiguousarray(array).reshape(np.shape(array)) for name, array in feed.items()}
         return partial(self.compiled, dense)

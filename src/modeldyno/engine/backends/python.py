@@ -76,7 +76,7 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  #
     if not inspect.iscoroutinefunction(_callee(model.value)):
         yield Session(model.value)
         return
-    import asyncio  # noqa: PLC0415 - only a coroutine needs it
+    import asyncio  # only a coroutine needs it
 
     loop = asyncio.new_event_loop()
 
@@ -142,7 +142,7 @@ _ARRAYS = ("__array__", "__array_interface__", "__array_struct__", "__dlpack__",
 
 def _array(leaf: Any) -> ndarray | None:
     """Return an array of numbers or text; None for any other object."""
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     if has_attributes(leaf, "detach"):  # a tensor that requires gradients does not convert itself
         leaf = leaf.detach()

@@ -86,7 +86,7 @@ class Session:
 
     def prepare(self, feed: Feed) -> Callable[[], Any]:
         """Copy the inputs to the device; a call returns the outputs as arrays of the host."""
-        import tensorflow as tf  # noqa: PLC0415 - optional, and heavy
+        import tensorflow as tf  # optional, and heavy
 
         with tf.device(self._device or None):
             tensors = {name: tf.identity(tf.constant(array)) for name, array in feed.items()}
@@ -118,7 +118,7 @@ class Session:
 
     def arrays(self, output: Any) -> Feed:
         """Return the outputs by name."""
-        import numpy as np  # noqa: PLC0415 - slow to import
+        import numpy as np  # slow to import
 
         return {name: np.asarray(array) for name, array in leaves(output)}
 
@@ -134,7 +134,7 @@ def _to_host(tensor: Any) -> Any:
 
 def _place_call(call: Callable[..., Any], device: str) -> Callable[..., Any]:
     """Return a call whose operators are placed on a device as they are traced, which costs no later call."""
-    import tensorflow as tf  # noqa: PLC0415 - optional, and heavy
+    import tensorflow as tf  # optional, and heavy
 
     def run(**inputs: Any) -> Any:
         with tf.device(device):
@@ -155,7 +155,7 @@ def configure_process(config: Mapping[str, KnobValue]) -> None:
     Raises:
         RequestError: the device is not there, or TensorFlow was started with other settings.
     """
-    import tensorflow as tf  # noqa: PLC0415 - optional, and heavy
+    import tensorflow as tf  # optional, and heavy
 
     _device_name(config)
     threading = tf.config.threading
@@ -181,7 +181,7 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  #
         RequestError: the device is not there, TensorFlow was started with other settings, or the model cannot
             be made in the precision.
     """
-    import tensorflow as tf  # noqa: PLC0415 - optional, and heavy
+    import tensorflow as tf  # optional, and heavy
 
     configure_process(config)
     call, device = model.value, _device_name(config)
@@ -205,7 +205,7 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  #
 
 def _call_in_precision(call: Any, dtype: str) -> Any:
     """Return the call of a copy of a Keras model whose layers compute in a dtype."""
-    import keras  # noqa: PLC0415 - optional, and heavy
+    import keras  # optional, and heavy
 
     model = getattr(call, "model", None)
     if not isinstance(model, keras.Model):
@@ -229,7 +229,7 @@ def _device_name(config: Mapping[str, KnobValue]) -> str:
     """Return TensorFlow's name of the device, such as ``GPU:0``; empty for its own choice."""
     if "device" not in config:
         return ""
-    import tensorflow as tf  # noqa: PLC0415 - optional, and heavy
+    import tensorflow as tf  # optional, and heavy
 
     match = _DEVICE.fullmatch(str(config["device"]))
     assert match is not None

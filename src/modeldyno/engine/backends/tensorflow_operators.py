@@ -58,7 +58,7 @@ def watch_operators(
         OSError: the trace cannot be written.
         RunFailed: TensorFlow wrote no profile.
     """
-    import tensorflow as tf  # noqa: PLC0415 - optional, and heavy
+    import tensorflow as tf  # optional, and heavy
 
     times = []
     with TemporaryDirectory(prefix="modeldyno-") as folder:

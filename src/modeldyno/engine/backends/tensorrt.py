@@ -104,7 +104,7 @@ class Session:
 
     def prepare(self, feed: Feed) -> Callable[[], Feed]:
         """Give the inputs the engine's dtypes; a call returns the outputs, which the next call overwrites."""
-        import numpy as np  # noqa: PLC0415 - slow to import
+        import numpy as np  # slow to import
 
         if unknown := feed.keys() - set(self._inputs):
             raise RequestError(
@@ -140,7 +140,7 @@ class Session:
         Raises:
             RequestError: the engine does not take these sizes.
         """
-        import numpy as np  # noqa: PLC0415 - slow to import
+        import numpy as np  # slow to import
 
         self._shapes = None
         for name, shape in shapes.items():

@@ -46,7 +46,7 @@ class Session:
 
     def prepare(self, feed: Feed) -> Callable[[], Any]:
         """Copy the inputs; a call returns copies of the outputs by name."""
-        import numpy as np  # noqa: PLC0415 - slow to import
+        import numpy as np  # slow to import
 
         arrays = {name: np.array(array, order="C") for name, array in feed.items()}
         shapes = {name: array.shape for name, array in arrays.items()}
@@ -84,7 +84,7 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  #
     Raises:
         RequestError: LiteRT cannot read it, or lacks one of its operators.
     """
-    from ai_edge_litert.interpreter import Interpreter  # noqa: PLC0415 - optional, and heavy
+    from ai_edge_litert.interpreter import Interpreter  # optional, and heavy
 
     threads = config.get("threads")
     try:

@@ -92,7 +92,7 @@ class ResolvedInputs:
         in a zero-dimensional array. Rows are repeated or dropped where the first axis has a different size;
         an input that differs in another axis is left out.
         """
-        import numpy as np  # noqa: PLC0415 - slow to import
+        import numpy as np  # slow to import
 
         values: Feed = {}
         for spec in specs:
@@ -514,7 +514,7 @@ def _encode_texts(
     path: Path,
 ) -> Feed:
     """Tokenize text into inputs, or pass it to an input that takes text."""
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     if model.encode is not None:
         return model.encode(texts, _length(declared, requested))
@@ -597,7 +597,7 @@ def _max_payloads(specs: Iterable[InputSpec], *, real: bool) -> int:
 
 def _feed(specs: Iterable[InputSpec], data: _Data, batch: int, seed: tuple[int, int]) -> Feed:
     """Build payload number `seed[1]`: rows continue from the previous one, and wrap around."""
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     index = seed[1] * batch + np.arange(batch)
     feed: Feed = {}

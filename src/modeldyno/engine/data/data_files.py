@@ -67,7 +67,7 @@ def read_data_file(
 
 def row_counts(path: Path) -> dict[str, int]:
     """Return the rows of each array of a .npz file by name, from their heads; {} for another file."""
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     if path.suffix.lower() != ".npz":
         return {}
@@ -113,7 +113,7 @@ def _first_samples(path: Path, name: str, array: ndarray, limit: int) -> ndarray
 
 
 def _npz(path: Path, names: Sequence[str], labels: Collection[str]) -> Feed:
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     def load() -> Feed:
         _check_compression(path)
@@ -145,7 +145,7 @@ def _check_compression(path: Path) -> None:
 
 
 def _npy(path: Path, names: Sequence[str], limit: int) -> Feed:
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     if len(names) != 1:
         raise RequestError(
@@ -209,7 +209,7 @@ def _text_of(sample: Any, names: Sequence[str]) -> str | None:
 
 def _columns(path: Path, samples: Sequence[tuple[int, Any]], names: Sequence[str]) -> Feed:
     """Stack samples, each an object by input name, or the value of the only input."""
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     rows: dict[str, list[ndarray]] = {}
     for number, sample in samples:
@@ -232,7 +232,7 @@ def _columns(path: Path, samples: Sequence[tuple[int, Any]], names: Sequence[str
 
 
 def _array(value: Any) -> ndarray:
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     array = np.asarray(value)
     if array.dtype == object:

@@ -52,7 +52,7 @@ def first_outputs(data: Feed, size: int, call: Callable[[Feed], Feed]) -> ndarra
     Raises:
         RequestError: the first output has not one row for each sample.
     """
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     count = len(next(iter(data.values())))
     parts = []

@@ -32,7 +32,7 @@ def new_inputs(feeds: Sequence[Feed], drawn: Collection[str], count: int) -> Ite
         drawn: names of inputs whose values are random.
         count: how many.
     """
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     generator = np.random.default_rng()
     for number in range(count):
@@ -45,7 +45,7 @@ def new_inputs(feeds: Sequence[Feed], drawn: Collection[str], count: int) -> Ite
 
 def _vary(array: ndarray, generator: Generator, *, drawn: bool) -> ndarray | None:
     """Return other values of the same kind; None if there are none."""
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     if array.dtype.kind == "O":
         return _shuffle_words(array, generator)

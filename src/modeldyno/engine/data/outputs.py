@@ -41,7 +41,7 @@ def find_faults(output: Feed) -> Iterator[OutputFault]:
     Masks are filled with minus infinity on purpose, so it is no fault in some places, nor throughout one
     array among others.
     """
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     floats = {name: values for name, values in output.items() if values.dtype.kind in "fc"}
     for name, values in floats.items():
@@ -64,7 +64,7 @@ def describe_difference(output: Feed, expected: ExpectedOutputs) -> str:
 
     Floating-point values may differ by a thousandth of the expected one, or 1e-5; others must be equal.
     """
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     for name, parts in expected.items():
         if name not in output:
@@ -89,7 +89,7 @@ def describe_difference(output: Feed, expected: ExpectedOutputs) -> str:
 
 def _as_text(values: ndarray) -> ndarray:
     """Return texts as such, whether they came as bytes or not; other values as they are."""
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     if values.dtype.kind not in "OUS":
         return values
@@ -99,7 +99,7 @@ def _as_text(values: ndarray) -> ndarray:
 
 def _values_like(answer: ndarray, part: list[Any] | bytes) -> ndarray:
     """Return expected values as those of an answer."""
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     text = answer.dtype.kind == "O"
     if isinstance(part, bytes):
@@ -109,7 +109,7 @@ def _values_like(answer: ndarray, part: list[Any] | bytes) -> ndarray:
 
 def all_minus_infinity(output: Feed) -> list[str]:
     """Name the arrays of an output that hold only minus infinity."""
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     floats = ((name, values) for name, values in output.items() if values.dtype.kind == "f")
     return [name for name, values in floats if values.size and bool(np.isneginf(values).all())]
@@ -151,7 +151,7 @@ def named_arrays(inputs: Feed, outputs: Feed) -> Feed:
 
 def load_call(path: Path) -> tuple[Feed, Feed]:
     """Read the inputs and outputs of a call, as the probe ``outputs`` wrote them."""
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     with np.load(path, allow_pickle=False) as file:
         inputs, outputs = (
@@ -163,7 +163,7 @@ def load_call(path: Path) -> tuple[Feed, Feed]:
 
 def save_inputs(feed: Feed, folder: Path) -> tuple[Path, ...]:
     """Write a file for each array; raises ValueError, with a phrase, for non-numeric arrays."""
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     if any(values.dtype.kind not in "biuf" for values in feed.values()):
         raise ValueError("their inputs are not numeric")
@@ -175,7 +175,7 @@ def save_inputs(feed: Feed, folder: Path) -> tuple[Path, ...]:
 
 def same_values(one: Feed, other: Feed) -> bool:
     """Whether two feeds hold the same values, matched by name where the names are equal, else in order."""
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     names = zip(one, one if one.keys() == other.keys() else other, strict=False)
     return len(one) == len(other) and all(np.array_equal(one[a], other[b]) for a, b in names)
@@ -228,7 +228,7 @@ def agreement(baseline: Feed, candidate: Feed) -> tuple[OutputAgreement, ...]:
 
 def _agreement(name: str, one: ndarray, other: ndarray) -> OutputAgreement:
     """Compare two arrays of one shape; where both have the same NaN or infinity, they agree."""
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     if one.dtype.kind not in "biufc" or other.dtype.kind not in "biufc":
         all_equal = bool((one == other).all())
@@ -256,7 +256,7 @@ def _agreement(name: str, one: ndarray, other: ndarray) -> OutputAgreement:
 
 def _cosine(first: ndarray, second: ndarray) -> float:
     """Return the cosine of the angle between two vectors; 1 if both are zero."""
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     sizes = [float(np.abs(vector).max(initial=0.0)) for vector in (first, second)]
     if not all(sizes):

@@ -173,7 +173,7 @@ def _flat(values: list[Any]) -> list[Any]:
 
 def _array(spec: InputSpec, value: Any, where: str) -> ndarray:
     """Return a tensor without the axis of the batch."""
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     try:
         content = _content(value)
@@ -216,7 +216,7 @@ def decode_values(data: bytes, dtype: str, where: str) -> ndarray:
     Raises:
         RequestError: they end within a value.
     """
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     if dtype != "string":
         kind = random_arrays.numpy_dtype(dtype).newbyteorder("<")
@@ -239,7 +239,7 @@ def _shapes(row: Feed) -> dict[str, tuple[int, ...]]:
 
 def _joined(spec: InputSpec, arrays: Sequence[ndarray]) -> ndarray:
     """Return the rows of a batch; an input without that axis is that of the first."""
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     return np.stack(arrays) if _has_batch(spec) else arrays[0]
 

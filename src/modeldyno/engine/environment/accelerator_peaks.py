@@ -105,7 +105,7 @@ def measure_peaks(
 
     Products of float32 are computed in TF32 where the device has it, as those of convolutions are by default.
     """
-    import torch  # noqa: PLC0415 - optional, and heavy
+    import torch  # optional, and heavy
 
     torch.set_float32_matmul_precision("high")
     place = torch.device(device)

@@ -204,7 +204,7 @@ def _nvml_processes(nvml: Any, handle: Any) -> tuple[DeviceProcess, ...]:
 
 
 def _process_name(pid: int) -> str | None:
-    import psutil  # noqa: PLC0415 - takes longer to import than to read a device
+    import psutil  # takes longer to import than to read a device
 
     try:
         return psutil.Process(pid).name()
@@ -217,7 +217,7 @@ def _process_name(pid: int) -> str | None:
 
 def _smi_devices(environ: Mapping[str, str]) -> Iterable[DeviceState]:
     """Read each card, followed by its MIG instances, of which nvidia-smi says only the name."""
-    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - as above
+    from concurrent.futures import ThreadPoolExecutor  # as above
 
     queries = (
         ("-L",),

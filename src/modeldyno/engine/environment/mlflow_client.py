@@ -48,8 +48,8 @@ def mlflow_client(uri: str | None, where: str) -> Iterator[Any]:
         os.environ.setdefault(variable, value)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # MLflow's own deprecation warnings
-        import mlflow  # noqa: PLC0415 - slow to import
-        from mlflow.exceptions import MlflowException  # noqa: PLC0415 - slow to import
+        import mlflow  # slow to import
+        from mlflow.exceptions import MlflowException  # slow to import
 
         logging.getLogger("mlflow").setLevel(logging.WARNING)  # it logs the creation of its tables
         try:

@@ -86,7 +86,7 @@ def has_nvml_library() -> bool:
     """Return whether the driver's library is there, which takes far less time than to import the package."""
     if not sys.platform.startswith("linux"):
         return True  # it may be anywhere; the package looks for it
-    import ctypes  # noqa: PLC0415 - not needed by whoever only wants names
+    import ctypes  # not needed by whoever only wants names
 
     try:
         ctypes.CDLL("libnvidia-ml.so.1")

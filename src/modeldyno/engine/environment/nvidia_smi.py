@@ -17,7 +17,7 @@ _PART = re.compile(r"\s+MIG .*\(UUID: (MIG-[^)]+)\)")
 
 def run_once(*arguments: str) -> str:
     """Run nvidia-smi once; return an empty string if it is missing, fails or takes too long."""
-    import subprocess  # noqa: PLC0415 - takes longer to import than everything else where there is no device
+    import subprocess  # takes longer to import than everything else where there is no device
 
     try:
         result = subprocess.run(

@@ -59,8 +59,8 @@ def read_other_devices(environ: Mapping[str, str]) -> tuple[tuple[DeviceState, .
 
 def _ask(*command: str) -> Any:
     """Run a tool and return the JSON that it prints; None if it fails, takes too long or prints none."""
-    import json  # noqa: PLC0415 - takes long to import, and most machines have none of the tools
-    import subprocess  # noqa: PLC0415 - as above
+    import json  # takes long to import, and most machines have none of the tools
+    import subprocess  # as above
 
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT, check=False)
@@ -73,7 +73,7 @@ def _ask(*command: str) -> Any:
 
 
 def _ask_all(questions: Sequence[Sequence[str]]) -> list[Any]:
-    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - only where there is a tool to ask
+    from concurrent.futures import ThreadPoolExecutor  # only where there is a tool to ask
 
     with ThreadPoolExecutor(len(questions)) as pool:  # each takes a good part of a second
         return list(pool.map(lambda command: _ask(*command), questions))

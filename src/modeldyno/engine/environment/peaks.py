@@ -168,7 +168,7 @@ def cache_directory() -> Path | None:
 
 def _matrix_products(dtype: str) -> Iterator[tuple[float, Work]]:
     """Yield products of square matrices, in every loaded library that supports the dtype."""
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     torch = sys.modules.get("torch")
     for side in _MATRIX_SIDES:
@@ -184,7 +184,7 @@ def _matrix_product(square: Any) -> Work:
 
 def _memory_transfers() -> Iterator[tuple[float, Work]]:
     """Yield workloads that copy and that read, with the bytes that they transfer."""
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     cores = len(allowed_cores())
     length = min(_ARRAY_BYTES, memory_limit() // _MEMORY_PARTS) // 8 // cores * cores
@@ -271,7 +271,7 @@ def _save(path: Path | None, peaks: Peaks) -> None:
 def main(dtype: str, *threads: str) -> None:
     """Measure, in torch if its number of threads is given, and print both peaks."""
     if threads:
-        import torch  # noqa: PLC0415 - optional, and heavy
+        import torch  # optional, and heavy
 
         torch.set_num_threads(int(threads[0]))
     sys.stdout.write("{} {}\n".format(*measure_peaks(dtype)))

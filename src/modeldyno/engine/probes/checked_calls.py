@@ -114,7 +114,7 @@ class CheckedCalls:
         return samples
 
     def _among(self, n: int) -> Samples:
-        import numpy as np  # noqa: PLC0415 - slow to import
+        import numpy as np  # slow to import
 
         seconds: list[float] = []
         while len(seconds) < n:
@@ -252,7 +252,7 @@ def _seconds_of(work: Callable[[], Any]) -> tuple[float, Any]:
 
 def _read_values(arrays: Feed) -> Feed:
     """Read every value, without a copy: its memory would count as the model's. Return the arrays."""
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     for array in arrays.values():
         if array.dtype.kind != "O":

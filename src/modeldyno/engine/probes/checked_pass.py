@@ -67,7 +67,7 @@ def _measured_peak(device: str) -> float | None:
     """Return the float32 peak of the device in operations per second; None if it cannot be measured."""
     if is_cpu(device):
         return local_device().flops.get(_DTYPE)
-    from modeldyno.engine.environment.accelerator_peaks import accelerator_peaks  # noqa: PLC0415 - only where one is
+    from modeldyno.engine.environment.accelerator_peaks import accelerator_peaks  # only where one is
 
     measured = accelerator_peaks(_DTYPE, device)
     return None if measured is None else measured.flops.get(_DTYPE)

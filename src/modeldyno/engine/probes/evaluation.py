@@ -33,7 +33,7 @@ def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt]:
         RequestError: there are no labelled data, or they do not fit the model.
     """
     del plan
-    from modeldyno.base.stats.evaluation import evaluate  # noqa: PLC0415 - numpy is slow to import
+    from modeldyno.base.stats.evaluation import evaluate  # numpy is slow to import
 
     source = _source(subject)
     path, labels = labelled_samples.read_labels(source)
@@ -69,7 +69,7 @@ def check(subject: Subject) -> None:
     Raises:
         RequestError: there are no labelled data, or none of the metrics can be computed from them.
     """
-    from modeldyno.base.stats.evaluation import evaluate  # noqa: PLC0415 - numpy is slow to import
+    from modeldyno.base.stats.evaluation import evaluate  # numpy is slow to import
 
     source = _source(subject)
     path, labels = labelled_samples.read_labels(source)

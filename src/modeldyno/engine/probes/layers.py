@@ -91,7 +91,7 @@ def interleave_calls(plain: Callable[[], object], watched: Callable[[], object])
 
     The order within a pair changes from pair to pair.
     """
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     pairs = 0
 

@@ -29,7 +29,7 @@ def measure(subject: Subject, plan: Plan) -> Iterator[Artifact]:
         RequestError: no file was named, it cannot be written, or the output holds no arrays.
     """
     del plan
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     if subject.observation.outputs is None:
         raise RequestError("The probe 'outputs' needs a file; name one with --outputs FILE.npz.")

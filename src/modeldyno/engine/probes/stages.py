@@ -95,6 +95,6 @@ def _time_calls(
 
 
 def _seconds(nanoseconds: list[int]) -> Samples:
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     return np.array(nanoseconds, dtype=np.float64) * 1e-9

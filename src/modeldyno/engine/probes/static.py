@@ -58,8 +58,8 @@ def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt | Stat
 def _analyse_graph(
     subject: Subject, graph: Callable[[Tracing], Graph]
 ) -> Iterator[Measurement | Doubt | StaticReport]:
-    from modeldyno.models.flops.registry import formulas  # noqa: PLC0415
-    from modeldyno.models.static.analysis import analyse_model  # noqa: PLC0415 - the parent only asks `needs`
+    from modeldyno.models.flops.registry import formulas
+    from modeldyno.models.static.analysis import analyse_model  # the parent only asks `needs`
 
     inspection, trace = subject.inspection, tracer(subject, graph)
     resolved: list[DevicePeaks] = []
@@ -85,7 +85,7 @@ def _resolve_device(subject: Subject, dtype: str, name: str) -> DevicePeaks | No
     computed, device = CONVERTED_DTYPES.get(subject.precision, dtype), subject.device()
     if is_cpu(device):
         return peaks.local_device(computed)
-    from modeldyno.engine.environment.accelerator_peaks import accelerator_peaks  # noqa: PLC0415 - only where one is
+    from modeldyno.engine.environment.accelerator_peaks import accelerator_peaks  # only where one is
 
     return accelerator_peaks(computed, device)
 

@@ -36,7 +36,7 @@ _MANY_SAMPLES = 1024
 
 def time_each_call(calls: tuple[Callable[[], Any], ...]) -> Callable[[int], Samples]:
     """Return a function that times n calls one by one, cycling through the payloads; seconds."""
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     endless = cycle(calls)
 
@@ -69,7 +69,7 @@ def time_call_blocks(calls: tuple[Callable[[], Any], ...], shortest: float) -> C
     a longer call is a block of its own. The first block is lengthened until it is long enough: shorter ones
     would tell the stop rule a wrong cost of the next draw.
     """
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     endless = cycle(calls)
     size = 1

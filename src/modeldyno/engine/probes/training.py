@@ -61,6 +61,6 @@ def _time_step(training: Training, stages: Stages) -> float:
 
 
 def _array(seconds: list[float]) -> Samples:
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     return np.array(seconds)

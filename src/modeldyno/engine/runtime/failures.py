@@ -18,7 +18,7 @@ def failure_of(error: BaseException, where: str) -> Failure:
 
     The message names the innermost line of the user's code, or of a library if no user code is involved.
     """
-    from modeldyno.base.errors import ServerFailed  # noqa: PLC0415 - only a failure needs it
+    from modeldyno.base.errors import ServerFailed  # only a failure needs it
 
     if isinstance(error, ServerFailed):
         return Failure(where=where, kind=FailureKind.SERVER, message=str(error), log=error.log)

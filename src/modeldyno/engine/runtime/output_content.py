@@ -24,7 +24,7 @@ _KINDS = (("float16", 13), ("bfloat16", 16))
 
 def constant_output(feeds: Sequence[Feed], first: Mapping[int, Sketch]) -> Iterator[Doubt]:
     """Yield a doubt if outputs of floating-point numbers are the same for inputs that differ."""
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     sketches = [sketch for number, sketch in first.items() if number < len(feeds)]
     names = (
@@ -59,7 +59,7 @@ def coarse_output(feed: Feed, output: Feed) -> Iterator[Doubt]:
 
 def _narrow_format(array: ndarray) -> str:
     """Return the 16-bit format that holds all values of a float32 array; empty if none does, or by chance."""
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     if array.dtype != np.float32 or array.nbytes > MOST_BYTES:
         return ""
@@ -75,7 +75,7 @@ def _narrow_format(array: ndarray) -> str:
 
 def repeated_rows(feed: Feed, output: Feed) -> dict[str, ndarray]:
     """Return by output which rows are equal to another, if those of every input differ."""
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     rows = {array.shape[0] for array in feed.values() if array.ndim > 1}
     if len(rows) != 1 or min(rows) < 2:  # noqa: PLR2004 - a pair
@@ -96,14 +96,14 @@ def repeated_rows(feed: Feed, output: Feed) -> dict[str, ndarray]:
 
 def _repeats(array: ndarray) -> ndarray:
     """Return which rows are equal to another one."""
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     _, inverse, counts = np.unique(_by_row(array), axis=0, return_inverse=True, return_counts=True)
     return np.asarray(counts[inverse.reshape(-1)] > 1)
 
 
 def _by_row(array: ndarray) -> ndarray:
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     return np.ascontiguousarray(array).reshape(array.shape[0], -1)
 
@@ -121,7 +121,7 @@ def rows_repeat(feed: Feed, output: Feed, moved: Feed) -> Iterator[Doubt]:
         output: what they gave.
         moved: what their rows in the opposite order gave.
     """
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     for name, repeats in repeated_rows(feed, output).items():
         other = moved.get(name)

@@ -43,7 +43,7 @@ def are_alike(one: outputs.Sketch, other: outputs.Sketch) -> bool:
 
 def _equal(one: outputs.Sketch, other: outputs.Sketch) -> bool:
     """Return whether two outputs have the same floating-point values, so many that it is no chance."""
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     floats = [name for name, values in one.values.items() if values.dtype.kind in "fc"]
     return all(

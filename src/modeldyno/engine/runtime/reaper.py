@@ -56,7 +56,7 @@ def main(parent: int, command: list[str], *, leave_servers: bool = False) -> Non
     child = _start(command, mask)
     _close_all()
     sys.path.insert(0, os.path.abspath(f"{__file__}/../../../.."))  # noqa: PTH100 - likewise
-    import modeldyno.base.system.process_tree  # noqa: F401, PLC0415 - for _end_all, while the command starts
+    import modeldyno.base.system.process_tree  # noqa: F401 - for _end_all, while the command starts
 
     status = _wait(child)
     ended = _end_all(child, leave_servers=leave_servers and status == 0)
@@ -114,7 +114,11 @@ def _reap() -> dict[int, int]:
 
 def _end_all(child: int, *, leave_servers: bool) -> int:
     """Kill all descendants, servers and their supervisors last or not at all; return the child's status."""
-    from modeldyno.base.system.process_tree import list_process_tree, runs_code, stat_fields  # noqa: PLC0415 - the command is started first
+    from modeldyno.base.system.process_tree import (
+        list_process_tree,
+        runs_code,
+        stat_fields,
+    )  # the command is started first
 
     patience = {_SUPERVISOR: math.inf if leave_servers else _SUPERVISOR_TIME, _TRACKER: _TRACKER_TIME}
     begin, status = time.monotonic(), int(signal.SIGKILL)
@@ -141,7 +145,7 @@ def _end_all(child: int, *, leave_servers: bool) -> int:
 def _exit_like(status: int) -> None:
     code = os.waitstatus_to_exitcode(status)
     if code < 0:
-        import resource  # noqa: PLC0415 - only a crash needs it
+        import resource  # only a crash needs it
 
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the core that matters is the command's own
         with suppress(OSError):

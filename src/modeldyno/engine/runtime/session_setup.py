@@ -329,7 +329,7 @@ def _prepare_calls(session: Session, payload: Payload, load: Load) -> Iterator[C
     elif isinstance(session, CanDrive):
         yield session.calls(payload.feeds)[0]
     else:
-        from modeldyno.serving.loadgen.driver_pool import send_once  # noqa: PLC0415 - only servers need it
+        from modeldyno.serving.loadgen.driver_pool import send_once  # only servers need it
 
         # Our own server may load the model on the first request.
         cold = isinstance(session, CanStay) and session.started_server() is not None

@@ -134,7 +134,7 @@ def _raw_feeds(function: Model, job: Job) -> tuple[Feed, ...]:
 
 
 def _name_texts(name: str, texts: Any, length: int | None) -> Feed:
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     del length  # of texts that are padded
     return {name: np.array(texts, dtype=object)}
@@ -142,7 +142,7 @@ def _name_texts(name: str, texts: Any, length: int | None) -> Feed:
 
 def _as_texts(array: Any) -> Any:
     """Wrap an array of text, so that the function gets a list of it; another array is unchanged."""
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     if array.ndim != 1 or array.dtype.kind not in "OU":
         return array
@@ -163,7 +163,7 @@ def _make_feed(make: Callable[[], Any], names: tuple[str, ...]) -> Feed:
 
 def _to_array(value: Any) -> Any:
     """Convert a tensor, an array or a list to an array on the host; wrap any other object."""
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     if hasattr(value, "detach"):
         value = value.detach().cpu()

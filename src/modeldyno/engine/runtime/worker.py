@@ -104,7 +104,7 @@ def _serve(
             holder.begin()
         _run_one(data, interrupted, send, None, baton, region=region, limit=limit)
         return
-    from modeldyno.serving.loadgen.driver_process import prestarting_drivers  # noqa: PLC0415 - only for loads
+    from modeldyno.serving.loadgen.driver_process import prestarting_drivers  # only for loads
 
     with OpenSession() as warm_state, prestarting_drivers():
         for line in sys.stdin.buffer:

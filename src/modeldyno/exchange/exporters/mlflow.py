@@ -85,7 +85,7 @@ def _find_run(client: Any, experiment: str, name: str) -> str | None:
 
 def _log_run(client: Any, experiment: str, result: Result, tags: Mapping[str, str]) -> str:
     """Log a run and return its id; a Result that is already logged is not logged again."""
-    from mlflow.entities import Metric, Param, RunTag  # noqa: PLC0415 - slow to import
+    from mlflow.entities import Metric, Param, RunTag  # slow to import
 
     if (existing := _find_run(client, experiment, result.id)) is not None:
         return existing

@@ -36,11 +36,11 @@ def export_study(study: Study, results: Mapping[str, Result], target: str) -> st
 
 
 def _write(result: Result, folder: Path) -> None:
-    from tensorboard.compat.proto.event_pb2 import Event  # noqa: PLC0415 - slow to import
-    from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata  # noqa: PLC0415
-    from tensorboard.compat.proto.tensor_pb2 import TensorProto  # noqa: PLC0415
-    from tensorboard.plugins.hparams import summary_v2  # noqa: PLC0415
-    from tensorboard.summary.writer.event_file_writer import EventFileWriter  # noqa: PLC0415
+    from tensorboard.compat.proto.event_pb2 import Event  # slow to import
+    from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
+    from tensorboard.compat.proto.tensor_pb2 import TensorProto
+    from tensorboard.plugins.hparams import summary_v2
+    from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
     if any(folder.glob("events.out.tfevents.*")):
         return  # already exported: the same id is the same result

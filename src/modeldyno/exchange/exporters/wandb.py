@@ -32,7 +32,7 @@ def export_study(study: Study, results: Mapping[str, Result], target: str) -> st
 
 
 def _write_run(result: Result, target: str, *, group: str) -> str:
-    import wandb  # noqa: PLC0415 - slow to import
+    import wandb  # slow to import
 
     folder = Path(target).resolve()
     folder.mkdir(parents=True, exist_ok=True)

@@ -45,7 +45,7 @@ def job_text(document: object, bounds: Sequence[str] = ()) -> str:
     Raises:
         RequestError: it was measured in a script, or is another kind of document.
     """
-    import yaml  # noqa: PLC0415 - only this needs it
+    import yaml  # only this needs it
 
     if isinstance(document, Study | Result) and document.job.model.live:
         raise RequestError(

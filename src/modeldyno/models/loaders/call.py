@@ -118,7 +118,7 @@ def example_feed(function: Callable[..., Any], example: Any) -> Feed:
 
 def _as_array(value: Any) -> ndarray:
     """Return an array of numbers, or any other object wrapped in a zero-dimensional array."""
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     if not isinstance(value, str | bytes):
         with suppress(ValueError):  # such as ragged nested lists

@@ -113,8 +113,8 @@ def describe_estimator(
 
 def _check_is_fitted(owner: Any, name: str) -> None:
     """Raise RequestError for an estimator that has to be fitted and is not, as scikit-learn tells."""
-    from sklearn.exceptions import NotFittedError  # noqa: PLC0415 - optional
-    from sklearn.utils.validation import check_is_fitted  # noqa: PLC0415
+    from sklearn.exceptions import NotFittedError  # optional
+    from sklearn.utils.validation import check_is_fitted
 
     try:
         check_is_fitted(owner)
@@ -235,7 +235,7 @@ def _tree_weights(path: str, splits: int, leaves: int, size: int) -> Iterator[We
 
 
 def _weight(name: str, shape: tuple[int, ...], dtype: str) -> Weight:
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     size = int(np.prod(shape))
     return Weight(name=name, shape=shape, dtype=dtype, size=size, bytes=size * np.dtype(dtype).itemsize)

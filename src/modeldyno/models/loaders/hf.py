@@ -59,7 +59,7 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
 
 def look(ref: ModelRef, *, seed: int, trust: bool) -> Model:
     """Build the architecture on meta tensors; of weight files only the headers are read."""
-    from modeldyno.models.loaders.torch_tracing import graph as torch_tracing_graph  # noqa: PLC0415 - it imports torch
+    from modeldyno.models.loaders.torch_tracing import graph as torch_tracing_graph  # it imports torch
 
     del trust  # only the sizes of pickled weights are read
     path = Path(ref.locator)
@@ -155,7 +155,7 @@ def _shards(index: Path) -> list[str]:
 
 
 def _load_module(path: Path, config: Any, *, seed: int) -> tuple[Module, tuple[str, ...]]:
-    import torch  # noqa: PLC0415 - heavy
+    import torch  # heavy
 
     model_class = transformers_model.configured_class(config, path)
     with transformers_model.offline(), torch.random.fork_rng(devices=[]):

@@ -43,7 +43,7 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
 
 def look(ref: ModelRef, *, seed: int, trust: bool) -> Model:
     """Build the architecture on meta tensors, without memory for weights."""
-    from modeldyno.models.loaders.torch_tracing import graph as torch_tracing_graph  # noqa: PLC0415 - it imports torch
+    from modeldyno.models.loaders.torch_tracing import graph as torch_tracing_graph  # it imports torch
 
     del trust  # a configuration holds no code
     file = _file(ref)

@@ -62,7 +62,7 @@ look = load
 
 
 def _read(path: Path, *, trust: bool) -> Any:
-    import keras  # noqa: PLC0415 - optional, and heavy
+    import keras  # optional, and heavy
 
     try:
         return keras.saving.load_model(path, compile=False, safe_mode=not trust)
@@ -90,7 +90,7 @@ def _content(path: Path) -> Iterator[bytes | str]:
 
 
 def _call_factory(ref: ModelRef, seed: int) -> Model:
-    import keras  # noqa: PLC0415 - optional, and heavy
+    import keras  # optional, and heavy
 
     keras.utils.set_random_seed(seed)
     source = python_source.import_object(ref.scheme, ref.locator)

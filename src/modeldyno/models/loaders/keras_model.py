@@ -50,7 +50,7 @@ def backend_of() -> str:
     Raises:
         RequestError: none runs it.
     """
-    import keras  # noqa: PLC0415 - optional, and heavy
+    import keras  # optional, and heavy
 
     name = keras.config.backend()
     if name not in BACKENDS:
@@ -97,7 +97,7 @@ def describe_model(model: Any, name: str, content_digest: str, example: Any = No
 
 def model_digest(model: Any) -> str:
     """Digest a live model by its configuration and the values of its weights."""
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     try:
         config = json.dumps(model.get_config(), sort_keys=True, default=str)
@@ -120,7 +120,7 @@ class _Call:
 
     def arrange(self, named: dict[str, Any]) -> Any:
         """Return the inputs in the structure that the model takes."""
-        import keras  # noqa: PLC0415 - optional, and heavy
+        import keras  # optional, and heavy
 
         values = [named[name] for name in self.names]
         if self.structure is not None:
@@ -157,7 +157,7 @@ class _TracedCall(_Call):
 
 def _torch_module(function: _Call) -> Any:
     """Return a module of torch that takes the inputs by name."""
-    import torch  # noqa: PLC0415 - heavy
+    import torch  # heavy
 
     class KerasModel(torch.nn.Module):
         """A model of Keras that computes with torch."""
@@ -174,7 +174,7 @@ def _torch_module(function: _Call) -> Any:
 
 def _jitted(function: _Call) -> Any:
     """Return a jitted function of JAX that reads the weights as arguments, as Keras' own does."""
-    import jax  # noqa: PLC0415 - optional, and heavy
+    import jax  # optional, and heavy
 
     model = function.model
 
@@ -225,7 +225,7 @@ def _input(tensor: Any, rows: list[int]) -> InputSpec:
 
 def _example_feed(model: Any, example: Any) -> Feed:
     """Return an example by the names of the inputs; a model that declares none is called once."""
-    import keras  # noqa: PLC0415 - optional, and heavy
+    import keras  # optional, and heavy
 
     declared = _declared(model)
     values = keras.tree.flatten(example)
@@ -259,7 +259,7 @@ def _part(layer: Any) -> str:
 
 
 def _weights(model: Any) -> Iterator[Weight]:
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     scopes = {id(each): "" for each in model.weights}
     trained = {id(each) for each in getattr(model, "_trainable_variables", ())}
@@ -285,7 +285,7 @@ def _weights(model: Any) -> Iterator[Weight]:
 
 
 def _trace(called: _TracedCall, tracing: Tracing) -> Graph:
-    from modeldyno.models.loaders.tensorflow_tracing import trace_function  # noqa: PLC0415 - it imports TensorFlow
+    from modeldyno.models.loaders.tensorflow_tracing import trace_function  # it imports TensorFlow
 
     layers = {"": called.model, **dict(_layers(called.model))}
     modules = {path: type(layer).__name__ for path, layer in layers.items()}
@@ -299,7 +299,7 @@ def _record_scopes(model: Any, entered: dict[str, str]) -> Iterator[None]:
     TensorFlow numbers a scope that was entered before, so the scope of a layer ``dense`` may be called
     ``dense_1``, as another layer is.
     """
-    import tensorflow as tf  # noqa: PLC0415 - optional, and heavy
+    import tensorflow as tf  # optional, and heavy
 
     def recording(path: str, call: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(call)

@@ -39,7 +39,7 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
         raise RequestError(f"There is no file '{path}'; give the path of a model that LightGBM saved.")
     if not claims(path):
         raise RequestError(f"'{path}' is no model that LightGBM saved; save it with booster.save_model.")
-    import lightgbm  # noqa: PLC0415 - optional, and heavy
+    import lightgbm  # optional, and heavy
 
     try:
         booster = lightgbm.Booster(model_file=str(path))

@@ -143,7 +143,7 @@ def _name(path: Path) -> str:
 
 
 def _describe_model(path: Path, *, with_weights: bool) -> Model:
-    from modeldyno.models.loaders.onnx_tracing import weights as onnx_weights  # noqa: PLC0415 - it imports numpy
+    from modeldyno.models.loaders.onnx_tracing import weights as onnx_weights  # it imports numpy
 
     data = _read(path)
     graph_digest = hashlib.sha256(data).digest()
@@ -217,8 +217,8 @@ def _read(path: Path) -> bytes:
 
 
 def _parse(data: bytes, path: Path) -> Proto:
-    import onnx  # noqa: PLC0415 - optional, and heavy
-    from google.protobuf.message import DecodeError  # noqa: PLC0415
+    import onnx  # optional, and heavy
+    from google.protobuf.message import DecodeError
 
     try:
         model = onnx.ModelProto.FromString(data)
@@ -242,9 +242,9 @@ def _without_weights(model: Proto) -> bytes:
 
 
 def _graph(skeleton: bytes, tracing: Tracing, path: Path) -> Graph:
-    import onnx  # noqa: PLC0415 - optional, and heavy
+    import onnx  # optional, and heavy
 
-    from modeldyno.models.loaders.onnx_tracing import graph as onnx_tracing_graph  # noqa: PLC0415 - it imports numpy
+    from modeldyno.models.loaders.onnx_tracing import graph as onnx_tracing_graph  # it imports numpy
 
     try:
         return onnx_tracing_graph.trace_onnx_model(onnx.ModelProto.FromString(skeleton), tracing)
@@ -392,7 +392,7 @@ def adjacent_encoder(
 
 
 def _encode(file: Path, names: Sequence[str], texts: Sequence[str], length: int | None) -> Feed:
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     tokenizer = _read_tokens(file)
     limit = (tokenizer.truncation or {}).get("max_length")
@@ -409,7 +409,7 @@ def _encode(file: Path, names: Sequence[str], texts: Sequence[str], length: int 
 
 
 def _read_tokens(file: Path) -> Any:
-    import tokenizers  # noqa: PLC0415 - optional
+    import tokenizers  # optional
 
     try:
         return tokenizers.Tokenizer.from_file(str(file))

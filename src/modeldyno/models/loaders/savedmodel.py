@@ -97,7 +97,7 @@ class _Signature:
 
 
 def _read(path: Path, signature: str) -> _Signature:
-    import tensorflow as tf  # noqa: PLC0415 - optional, and heavy
+    import tensorflow as tf  # optional, and heavy
 
     _know_optimizers()
     try:
@@ -119,7 +119,7 @@ def _read(path: Path, signature: str) -> _Signature:
 
 def _know_optimizers() -> None:
     """Have TensorFlow load optimizers of Keras 2 that were saved with a model; Keras 3 does not."""
-    import tensorflow as tf  # noqa: PLC0415 - optional, and heavy
+    import tensorflow as tf  # optional, and heavy
 
     loading = tf.__internal__.saved_model.load
     if _OPTIMIZER in loading.registered_identifiers() or importlib.util.find_spec("tf_keras"):
@@ -168,7 +168,7 @@ def _weights(signature: _Signature) -> Iterator[Weight]:
 
 
 def _trace(signature: _Signature, tracing: Tracing) -> Graph:
-    from modeldyno.models.loaders.tensorflow_tracing import trace_function  # noqa: PLC0415 - heavy
+    from modeldyno.models.loaders.tensorflow_tracing import trace_function  # heavy
 
     return trace_function(signature, tracing, {}, _scope)
 

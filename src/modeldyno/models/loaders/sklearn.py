@@ -75,7 +75,7 @@ look = load
 
 
 def _unpickle(path: Path) -> Any:
-    import joblib  # noqa: PLC0415 - comes with scikit-learn
+    import joblib  # comes with scikit-learn
 
     # An estimator that was fitted with a table warns at every call that an array has no column names.
     warnings.filterwarnings("ignore", "X does not have valid feature names", UserWarning)

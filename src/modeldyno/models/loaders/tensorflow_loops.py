@@ -170,7 +170,7 @@ def _through(tensor: Any) -> Any:
 
 def _constant(graph: Any, tensor: Any) -> Any:
     """Return the value of a scalar that follows from constants and shapes; None if it does not."""
-    import tensorflow as tf  # noqa: PLC0415 - optional, and heavy
+    import tensorflow as tf  # optional, and heavy
 
     names = ancestors([tensor], ends=_is_known_shape)
     operators = [graph.get_operation_by_name(name) for name in names]
@@ -249,7 +249,7 @@ def set_shapes_in_frames(graph: Any) -> None:
 
 def _import_cut(definition: Any, known: Mapping[str, Any]) -> Any:
     """Return a graph in which tensors of known types and shapes are given, whatever computes them."""
-    import tensorflow as tf  # noqa: PLC0415 - optional, and heavy
+    import tensorflow as tf  # optional, and heavy
 
     with tf.Graph().as_default() as cut:
         given = {
@@ -272,7 +272,7 @@ def _kept(cut: Any, merges: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
 
 def _elements(cut: Any, operators: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
     """Yield what is read of arrays of tensors, with the shapes that follow from what is written."""
-    import tensorflow as tf  # noqa: PLC0415 - optional, and heavy
+    import tensorflow as tf  # optional, and heavy
 
     arrays: dict[str, Any] = {}
     for op in operators:

@@ -71,7 +71,7 @@ def trace_function(
     Raises:
         RequestError: it cannot be traced at these sizes.
     """
-    import tensorflow as tf  # noqa: PLC0415 - optional, and heavy
+    import tensorflow as tf  # optional, and heavy
 
     if tracing.mode is not Mode.INFERENCE:
         raise RequestError(
@@ -130,7 +130,7 @@ class _Place:
 
     def _graph(self, name: str) -> Any:
         """Return the graph of a function; of one of TensorFlow 1 there is but the definition."""
-        from tensorflow.python.framework.function_def_to_graph import (  # noqa: PLC0415 - there is no public way
+        from tensorflow.python.framework.function_def_to_graph import (  # there is no public way
             function_def_to_graph,
         )
 
@@ -219,7 +219,7 @@ class _Walk:
         values_by_name = {tensor.name: value for tensor, value in zip(graph.inputs, values, strict=True)}
         if all(_is_sized(tensor) for op in graph.get_operations() for tensor in op.outputs):
             return graph, values_by_name, outputs
-        import tensorflow as tf  # noqa: PLC0415 - optional, and heavy
+        import tensorflow as tf  # optional, and heavy
 
         env: dict[str, Any] = {}
         mapped: dict[str, Any] = {}
@@ -335,7 +335,7 @@ _LISTS = frozenset({"TensorListReserve", "TensorListSetItem"})
 
 def _shape_of_list(op: Any, values: Sequence[Any]) -> tuple[int, ...]:
     """Return the number of tensors in a list and, once one is set, the shape of each; empty if unknown."""
-    import tensorflow as tf  # noqa: PLC0415 - optional, and heavy
+    import tensorflow as tf  # optional, and heavy
 
     if op.type == "TensorListReserve":
         count = tf.get_static_value(op.inputs[1])
@@ -376,7 +376,7 @@ def _is_learnt(tensor: Any, value: Any) -> bool:
 
 def _is_constant(tensor: Any) -> bool:
     """Whether its value follows from constants, as far as TensorFlow's shape arithmetic can tell."""
-    import tensorflow as tf  # noqa: PLC0415 - optional, and heavy
+    import tensorflow as tf  # optional, and heavy
 
     return tensor.dtype.is_integer and tf.get_static_value(tensor) is not None
 

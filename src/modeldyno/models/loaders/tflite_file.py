@@ -83,7 +83,7 @@ def read_tflite(data: bytes) -> TFLiteFile:
     Raises:
         ValueError, LookupError, TypeError, AttributeError, struct.error: it is damaged.
     """
-    from ai_edge_litert import schema_py_generated as schema  # noqa: PLC0415 - optional, and large
+    from ai_edge_litert import schema_py_generated as schema  # optional, and large
 
     if data[4:8] != MARK:
         raise ValueError(MARK)
@@ -160,7 +160,7 @@ def _numbers(values: Any) -> tuple[int, ...]:
 @lru_cache
 def _members(name: str) -> dict[int, str]:
     """Return the names of the members of an enumeration of the schema."""
-    from ai_edge_litert import schema_py_generated as schema  # noqa: PLC0415 - optional, and large
+    from ai_edge_litert import schema_py_generated as schema  # optional, and large
 
     return {
         number: member for member, number in vars(getattr(schema, name)).items() if isinstance(number, int)

@@ -238,8 +238,8 @@ def _extrapolate(two: Shapes, four: Shapes, batch: int) -> Shapes | None:
 
 
 def _shapes_of_a_run(file: TFLiteFile, path: Path, shape_by_input: dict[int, tuple[int, ...]]) -> Shapes:
-    import numpy as np  # noqa: PLC0415 - slow to import
-    from ai_edge_litert.interpreter import Interpreter, OpResolverType  # noqa: PLC0415 - optional, and heavy
+    import numpy as np  # slow to import
+    from ai_edge_litert.interpreter import Interpreter, OpResolverType  # optional, and heavy
 
     try:
         interpreter = Interpreter(

@@ -45,7 +45,7 @@ def claims(path: Path) -> bool:
 def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
     """Call the factory."""
     del trust  # the user names the code
-    import torch  # noqa: PLC0415 - heavy
+    import torch  # heavy
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -65,9 +65,9 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
 
 def look(ref: ModelRef, *, seed: int, trust: bool) -> Model:
     """Build the module on meta tensors; load it for real where that fails."""
-    import torch  # noqa: PLC0415 - heavy
+    import torch  # heavy
 
-    from modeldyno.models.loaders.torch_tracing import dispatch, graph  # noqa: PLC0415 - they import torch
+    from modeldyno.models.loaders.torch_tracing import dispatch, graph  # they import torch
 
     try:
         with torch.random.fork_rng(devices=[]):
@@ -99,7 +99,7 @@ _FACTORY_RAN = Doubt(
 
 
 def _find_and_build(ref: ModelRef, seed: int) -> tuple[tuple[Module, Any], python_source.PythonObject]:
-    import torch  # noqa: PLC0415 - heavy
+    import torch  # heavy
 
     torch.manual_seed(seed)
     source = python_source.import_object(ref.scheme, ref.locator)
@@ -124,9 +124,9 @@ def _initialise_lazy(module: Module, feed: Feed | None, ref: ModelRef) -> None:
             f"'{ref}' has lazy parts, such as {lazy[0]}, which get their shapes by a first call; "
             "return example inputs with the module."
         )
-    import torch  # noqa: PLC0415 - heavy
+    import torch  # heavy
 
-    from modeldyno.models.torch_signature import Forward  # noqa: PLC0415 - only a module that is called needs it
+    from modeldyno.models.torch_signature import Forward  # only a module that is called needs it
 
     args, kwargs = Forward.of(module).arguments({name: torch.as_tensor(a) for name, a in feed.items()})
     with torch.no_grad():
@@ -170,7 +170,7 @@ def _of_configuration(module: Module) -> torch_inputs.ModuleInputs | None:
 
 
 def _build_module(source: python_source.PythonObject, ref: ModelRef) -> tuple[Module, Any]:
-    import torch  # noqa: PLC0415 - heavy
+    import torch  # heavy
 
     value = source.value
     if not isinstance(value, torch.nn.Module) and callable(value):

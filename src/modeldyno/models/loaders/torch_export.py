@@ -81,7 +81,7 @@ def _is_exported(names: tuple[str, ...]) -> bool:
 
 
 def _load_program(path: Path) -> ExportedProgram:
-    import torch  # noqa: PLC0415 - heavy
+    import torch  # heavy
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # archives of other releases warn, but load all the same

@@ -171,15 +171,15 @@ def lacks_values(example: Any) -> bool:
 
 def _zeros_like(value: Tensor) -> Any:
     """Return zeros without memory, in the shape of a tensor without values."""
-    import numpy as np  # noqa: PLC0415 - see above
+    import numpy as np  # see above
 
     name = dtype_name(value.dtype)
     return np.broadcast_to(np.zeros((), "float32" if name == "bfloat16" else name), tuple(value.shape))
 
 
 def _to_array(value: Any, what: str) -> Any:
-    import numpy as np  # noqa: PLC0415 - see above
-    import torch  # noqa: PLC0415 - see above
+    import numpy as np  # see above
+    import torch  # see above
 
     if isinstance(value, torch.Tensor):
         known_values = _known_values(value)
@@ -215,8 +215,8 @@ def _unfed_form(tensor: Tensor) -> str:
 
 def _to_nested_array(value: Any, what: str) -> Any:
     """Wrap a list, tuple or dict of tensors, possibly nested, in a zero-dimensional array."""
-    import numpy as np  # noqa: PLC0415 - see above
-    from torch.utils import _pytree as pytree  # noqa: PLC0415 - see above
+    import numpy as np  # see above
+    from torch.utils import _pytree as pytree  # see above
 
     plain = (bool, int, float, str, type(None))
     leaves, structure = pytree.tree_flatten(value)

@@ -40,7 +40,7 @@ def make_tracer(module: Module) -> Callable[[Tracing], Graph]:
     prepared: dict[str, Any] = {}
 
     def trace(tracing: Tracing) -> Graph:
-        from modeldyno.models.loaders.torch_tracing import graph as torch_tracing_graph  # noqa: PLC0415 - it imports torch
+        from modeldyno.models.loaders.torch_tracing import graph as torch_tracing_graph  # it imports torch
 
         if tracing.dtype not in prepared:
             prepared[tracing.dtype] = torch_tracing_graph.copy_to_meta(module, tracing.dtype)
@@ -115,7 +115,7 @@ _PLAIN = (bool, int, float, str, tuple)
 
 
 def _tensor_bytes(tensor: Tensor) -> Iterator[bytes | memoryview]:
-    import torch  # noqa: PLC0415 - see above
+    import torch  # see above
 
     if tensor.is_meta or is_lazy(tensor):
         return

@@ -47,7 +47,7 @@ def describe_weight(name: str, tensor: Tensor, *, parameter: bool) -> Weight:
 
 def packed_weights(module: Module) -> Iterator[Weight]:
     """Yield the packed weights of quantised modules, which unpack them only when called, with real values."""
-    from torch.utils._python_dispatch import _disable_current_modes  # noqa: PLC0415 - torch may be missing
+    from torch.utils._python_dispatch import _disable_current_modes  # torch may be missing
 
     for scope, part in module.named_modules():
         if not type(part).__module__.startswith(_QUANTIZED):
@@ -109,7 +109,7 @@ _CELL = (*(f"bias_{part}" for part in _GATES), *(f"weight_{part}" for part in _G
 
 def plain_parts(tensor: Tensor) -> list[Tensor]:
     """Return the ordinary tensors that a tensor consists of; a quantised or sparse one has several."""
-    import torch  # noqa: PLC0415 - this module is imported where torch may be missing
+    import torch  # this module is imported where torch may be missing
 
     if is_lazy(tensor):
         return [tensor]

@@ -88,7 +88,7 @@ def _not_torchscript(path: Path, names: tuple[str, ...]) -> str:
 
 
 def _load_module(path: Path) -> ScriptModule:
-    import torch  # noqa: PLC0415 - heavy
+    import torch  # heavy
 
     with warnings.catch_warnings():
         # torch deprecates TorchScript, which does not help a user with such a file.

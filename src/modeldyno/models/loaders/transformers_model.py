@@ -59,8 +59,8 @@ _ENVIRONMENT = {
 
 @contextmanager
 def _without_progress() -> Iterator[None]:
-    from huggingface_hub import constants  # noqa: PLC0415 - comes with transformers
-    from transformers.utils import logging as hf_logging  # noqa: PLC0415 - heavy
+    from huggingface_hub import constants  # comes with transformers
+    from transformers.utils import logging as hf_logging  # heavy
 
     # huggingface_hub reads the environment when it is imported, which may have happened before.
     was_offline, constants.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE, True
@@ -100,7 +100,7 @@ def read_configuration(path: Path) -> Any:
         raise RequestError(f"'{file}' is not a transformers configuration; give one with a model_type.")
     _check_counts(content, file)
     with offline(), importing():
-        from transformers import AutoConfig  # noqa: PLC0415 - heavy
+        from transformers import AutoConfig  # heavy
 
         try:
             return AutoConfig.from_pretrained(file, local_files_only=True, trust_remote_code=False)
@@ -139,7 +139,7 @@ def configured_class(config: Any, where: Path) -> Any:
     Raises:
         RequestError: the class is not in transformers.
     """
-    import transformers  # noqa: PLC0415 - heavy
+    import transformers  # heavy
 
     names = getattr(config, "architectures", None) or ()
     with offline(), importing():
@@ -167,7 +167,7 @@ def _own_code_error(where: Path) -> RequestError:
 
 def random_model(config: Any, *, seed: int, where: Path) -> Module:
     """Build the architecture, in the dtype that the configuration states, with weights from the seed."""
-    import torch  # noqa: PLC0415 - heavy
+    import torch  # heavy
 
     model_class = configured_class(config, where)
     constructor = model_class.from_config if model_class.__name__ == "AutoModel" else model_class
@@ -190,7 +190,7 @@ def random_model(config: Any, *, seed: int, where: Path) -> Module:
 
 
 def _stated_dtype(config: Any) -> Any:
-    import torch  # noqa: PLC0415 - heavy
+    import torch  # heavy
 
     stated = getattr(config, "dtype", None) or getattr(config, "torch_dtype", None)
     return getattr(torch, stated, None) if isinstance(stated, str) else stated
@@ -198,7 +198,7 @@ def _stated_dtype(config: Any) -> Any:
 
 def stored_dtype() -> dict[str, str]:
     """Return the option of this transformers release that keeps the dtype of the files."""
-    import transformers  # noqa: PLC0415 - heavy
+    import transformers  # heavy
 
     major, minor = (int(part) for part in transformers.__version__.split(".")[:2])
     return {"dtype": "auto"} if (major, minor) >= (4, 56) else {"torch_dtype": "auto"}
@@ -551,7 +551,7 @@ def text_encoder(
 
 def _tokenizer(path: Path) -> Any:
     with offline():
-        from transformers import AutoTokenizer  # noqa: PLC0415 - heavy
+        from transformers import AutoTokenizer  # heavy
 
         try:
             tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=True, trust_remote_code=False)

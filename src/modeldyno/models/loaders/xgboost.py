@@ -39,7 +39,7 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
     path = Path(ref.locator)
     if not path.is_file():
         raise RequestError(f"There is no file '{path}'; give the path of a model that XGBoost saved.")
-    import xgboost  # noqa: PLC0415 - optional, and heavy
+    import xgboost  # optional, and heavy
 
     try:
         booster = xgboost.Booster(model_file=str(path))

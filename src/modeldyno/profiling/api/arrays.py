@@ -51,7 +51,7 @@ def to_array(value: Any) -> ndarray:
     Raises:
         RequestError: it holds something other than numbers.
     """
-    import numpy as np  # noqa: PLC0415 - slow at start-up
+    import numpy as np  # slow at start-up
 
     tensor = to_host(value)
     if hasattr(tensor, "numpy"):
@@ -75,7 +75,7 @@ _IN_MEMORY = "an array given in Python"
 @contextmanager
 def arrays_in_files(arrays: Mapping[str, ndarray]) -> Iterator[tuple[InputSpec, ...]]:
     """Yield arrays as files for another process; errors do not name these, as the caller gave arrays."""
-    import numpy as np  # noqa: PLC0415 - slow at start-up
+    import numpy as np  # slow at start-up
 
     with TemporaryDirectory(prefix=_PREFIX) as folder:
         paths = [Path(folder) / f"{index}.npy" for index in range(len(arrays))]
@@ -205,10 +205,10 @@ def _shapes(part: Any) -> list[tuple[int, ...]]:
 
 def _concatenate(values: Sequence[Any]) -> Any:
     if hasattr(values[0], "detach"):
-        import torch  # noqa: PLC0415 - already imported, as these are its tensors
+        import torch  # already imported, as these are its tensors
 
         return torch.cat([value.detach().cpu() for value in values])
-    import numpy as np  # noqa: PLC0415 - slow at start-up
+    import numpy as np  # slow at start-up
 
     return np.concatenate([np.asarray(value) for value in values])
 
@@ -226,7 +226,7 @@ def labelled_file(data: Any) -> Iterator[str | Path | None]:
     if data is None or isinstance(data, str | Path):
         yield data
         return
-    import numpy as np  # noqa: PLC0415 - slow at start-up
+    import numpy as np  # slow at start-up
 
     parts: dict[str, list[ndarray]] = {}
     if not hasattr(data, "__iter__"):

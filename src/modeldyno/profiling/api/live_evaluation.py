@@ -93,11 +93,11 @@ class LiveEvaluation:
     def _named(self, model: Any, device: str) -> Iterator[Measurement]:
         if not self.metrics:
             return
-        import numpy as np  # noqa: PLC0415 - slow at start-up
+        import numpy as np  # slow at start-up
 
-        from modeldyno.base.stats.evaluation import evaluate  # noqa: PLC0415 - as above
-        from modeldyno.compat.deeplite.evaluation_functions import predictions  # noqa: PLC0415 - numpy is slow
-        from modeldyno.compat.deeplite.frameworks import class_numbers  # noqa: PLC0415 - as above
+        from modeldyno.base.stats.evaluation import evaluate  # as above
+        from modeldyno.compat.deeplite.evaluation_functions import predictions  # numpy is slow
+        from modeldyno.compat.deeplite.frameworks import class_numbers  # as above
 
         pairs = [
             (to_array(outputs), to_array(labels)) for outputs, labels in predictions(model, self.data, device)
@@ -167,9 +167,9 @@ def _measurement(name: str, value: Any) -> Measurement:
     Raises:
         RequestError: it is neither, or no number.
     """
-    import numpy as np  # noqa: PLC0415 - slow at start-up
+    import numpy as np  # slow at start-up
 
-    from modeldyno.base.stats.evaluation import paired_mean_difference  # noqa: PLC0415 - numpy is slow
+    from modeldyno.base.stats.evaluation import paired_mean_difference  # numpy is slow
 
     if hasattr(value, "low") and hasattr(value, "high"):
         return Measurement(metric=name, value=float(value), interval=Interval(low=value.low, high=value.high))

@@ -65,7 +65,7 @@ def deploy(model: Model, folder: Path) -> DeployedModel:
 
 
 def _deploy_onnx(model: Model, folder: Path) -> DeployedModel:
-    import onnx  # noqa: PLC0415 - optional, and heavy
+    import onnx  # optional, and heavy
 
     path = Path(model.value)
     proto = onnx.load(path, load_external_data=False)
@@ -79,7 +79,7 @@ def _deploy_onnx(model: Model, folder: Path) -> DeployedModel:
 
 def _external_data_files(proto: Any) -> set[str]:
     """Return the names of the external data files; refuse those outside of the model's directory."""
-    from onnx.external_data_helper import _get_all_tensors  # noqa: PLC0415 - visits all tensors
+    from onnx.external_data_helper import _get_all_tensors  # visits all tensors
 
     names = {
         entry.value
@@ -106,7 +106,7 @@ def _batch_symbols(model: Model, proto: Any) -> set[str]:
 
 
 def _output_spec(value: Any, symbols: set[str]) -> InputSpec:
-    import onnx  # noqa: PLC0415 - optional, and heavy
+    import onnx  # optional, and heavy
 
     kind = value.type.tensor_type
     if not kind.elem_type:
@@ -138,7 +138,7 @@ def _deploy_torch(model: Model, folder: Path) -> DeployedModel:
         if outputs is None:
             return _deploy_torch(model.value.load(), folder)
         return DeployedModel(file=file, runtime="torch", inputs=inputs, outputs=outputs)
-    import torch  # noqa: PLC0415 - heavy
+    import torch  # heavy
 
     scripted = isinstance(model.value, torch.jit.ScriptModule)
     file = "model.pt" if scripted else "model.pt2"
@@ -190,7 +190,7 @@ def _input_specs(model: Model, example: Feed) -> tuple[InputSpec, ...]:
 
 
 def _export(module: Module, inputs: tuple[InputSpec, ...], example: Feed, path: Path) -> None:
-    import torch  # noqa: PLC0415 - heavy
+    import torch  # heavy
 
     names = tuple(example)
 
@@ -235,14 +235,14 @@ def _check_dynamic_batch(program: Any, inputs: tuple[InputSpec, ...]) -> None:
 
 
 def _call(module: Module, tensors: dict[str, Any]) -> tuple[Any, ...]:
-    import torch  # noqa: PLC0415 - heavy
+    import torch  # heavy
 
     args, kwargs = Forward.of(module).arguments(tensors)
     return tuple(leaf for _, leaf in leaves(module(*args, **kwargs)) if isinstance(leaf, torch.Tensor))
 
 
 def _run_outputs(model: Model, samples: int) -> tuple[tuple[str, Any], ...]:
-    import torch  # noqa: PLC0415 - heavy
+    import torch  # heavy
 
     tensors = {name: torch.from_numpy(array) for name, array in _example_inputs(model, samples).items()}
     args, kwargs = Forward.of(model.value).arguments(tensors)

@@ -270,7 +270,7 @@ def _read_statistics(client: Client, endpoint: Endpoint) -> ServerCounters:
 
 
 def _feed(body: bytes) -> Feed:
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     return {"body": np.frombuffer(body, np.uint8)}
 

@@ -43,7 +43,7 @@ def single_input(feed: Feed, what: str) -> tuple[str, ndarray]:
 
 def to_raw(array: ndarray) -> bytes:
     """Return the bytes of numbers; bfloat16 as the upper 16 bits of its float32."""
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     plain = array.view(np.uint16) if array.dtype.name == BFLOAT16 else array
     return np.ascontiguousarray(plain, plain.dtype.newbyteorder("<")).tobytes()
@@ -94,7 +94,7 @@ def _texts(name: str, value: Any, *, encoded: bool) -> Any:
 
 def raw_size(name: str, dtype: str, shape: Sequence[int]) -> int:
     """Return the bytes that numbers take; raise ValueError (a phrase) for text, which has no fixed size."""
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     if dtype == TEXT:
         raise ValueError(f"output '{name}' is text, which is not read from shared memory")
@@ -107,7 +107,7 @@ def from_raw(name: str, data: bytes | memoryview, dtype: str, shape: Sequence[in
     Raises:
         ValueError: the number of bytes does not match the shape.
     """
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     code = np.dtype(np.uint16 if dtype == BFLOAT16 else dtype).newbyteorder("<")
     expected = math.prod(shape) * code.itemsize
@@ -127,7 +127,7 @@ def from_values(name: str, values: Any, dtype: str | None, shape: Sequence[int] 
     Raises:
         ValueError: the values have another dtype, or their number does not match the shape.
     """
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     try:
         array = np.asarray(values, object if dtype == TEXT else None)
@@ -146,7 +146,7 @@ def from_values(name: str, values: Any, dtype: str | None, shape: Sequence[int] 
 
 def _text(values: Any, dtype: str | None) -> ndarray:
     """Return an array of text or bytes; raise ValueError for anything else, or if numbers are expected."""
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     array = np.asarray(values, object)
     if dtype not in {None, TEXT} or not all(isinstance(item, str | bytes) for item in array.flat):
@@ -161,7 +161,7 @@ def _cast(values: Any, array: ndarray, dtype: Any) -> ndarray:
         ValueError: a number is not whole, or does not fit.
         OverflowError: a number does not fit.
     """
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     if dtype.kind not in "biu":
         with np.errstate(over="ignore"):

@@ -135,8 +135,8 @@ def make_carrier(command: DriverCommand, load_loop: LoadLoop, loop: asyncio.Abst
     target = command.target
     options = {"host": command.address, "port": target.port}
     if target.transport is Transport.GRPC:
-        from modeldyno.serving.loadgen.http2 import Http2Connection  # noqa: PLC0415 - the other transport needs none
-        from modeldyno.serving.loadgen.http2_sender import CallTemplate  # noqa: PLC0415 - see above
+        from modeldyno.serving.loadgen.http2 import Http2Connection  # the other transport needs none
+        from modeldyno.serving.loadgen.http2_sender import CallTemplate  # see above
 
         script = CallTemplate(target, command.load.timeout)
         options |= tls.tls_options(target, protocols=("h2",))
@@ -147,7 +147,7 @@ def make_carrier(command: DriverCommand, load_loop: LoadLoop, loop: asyncio.Abst
             options,
             share=_CALLS_PER_CONNECTION,
         )
-    from modeldyno.serving.loadgen.http1 import Http1Connection  # noqa: PLC0415 - the other transport needs none
+    from modeldyno.serving.loadgen.http1 import Http1Connection  # the other transport needs none
 
     bearing = getattr(_stream_client(target), "bearing", None)
     options |= tls.tls_options(target)
@@ -157,8 +157,8 @@ def make_carrier(command: DriverCommand, load_loop: LoadLoop, loop: asyncio.Abst
 
 
 def _sequences(command: DriverCommand) -> OpenSequences:
-    from modeldyno.base import plugins  # noqa: PLC0415 - only they need it
-    from modeldyno.serving.loadgen.sequences import OpenSequences  # noqa: PLC0415 - see above
+    from modeldyno.base import plugins  # only they need it
+    from modeldyno.serving.loadgen.sequences import OpenSequences  # see above
 
     client = cast("CarriesSequences", plugins.client(command.target.protocol))
     streams = command.target.streams or (len(command.target.messages),)
@@ -172,7 +172,7 @@ def _stream_client(target: Target) -> Client | None:
     """Return the client that reads streams and counts tokens; None if not needed, or if it is no plugin."""
     if not (target.stream or target.counted):
         return None
-    from modeldyno.base import plugins  # noqa: PLC0415 - only they need it
+    from modeldyno.base import plugins  # only they need it
 
     with suppress(ModelDynoError):
         return plugins.client(target.protocol)
@@ -181,7 +181,7 @@ def _stream_client(target: Target) -> Client | None:
 
 def _new_loop() -> asyncio.AbstractEventLoop:
     try:
-        import uvloop  # noqa: PLC0415 - not on every system
+        import uvloop  # not on every system
     except ImportError:
         return asyncio.new_event_loop()
     loop: Any = uvloop.new_event_loop()

@@ -60,7 +60,7 @@ def run_load_drivers(target: Target, load: Load, *, seed: int = 0) -> Iterator[D
 
 
 def _check_tls(target: Target) -> None:
-    from modeldyno.serving.loadgen import tls  # noqa: PLC0415 - few have it
+    from modeldyno.serving.loadgen import tls  # few have it
 
     tls.make_ssl_context(target)
 

@@ -91,8 +91,8 @@ def read_answer(body: bytes) -> tuple[int, Reply]:
 
 def decode_rows(rows: bytes, times: bytes, driver: int) -> Records:
     """Convert rows to columns."""
-    from modeldyno.base.stats.statistics import load_numpy  # noqa: PLC0415 - a driver has no numpy
-    from modeldyno.serving.load.request_log import Records  # noqa: PLC0415 - a driver needs none
+    from modeldyno.base.stats.statistics import load_numpy  # a driver has no numpy
+    from modeldyno.serving.load.request_log import Records  # a driver needs none
 
     np = load_numpy()
     table = np.frombuffer(rows, np.dtype({"names": _NAMES, "formats": _FORMATS}))

@@ -79,8 +79,8 @@ class _RequestWaiter:
     def open(self, target: Target, link: TimedSocket, timeout: float) -> None:
         """Open the connection and send the request."""
         if target.transport is Transport.GRPC:
-            from modeldyno.serving.loadgen.http2 import Http2Connection  # noqa: PLC0415 - the other transport needs none
-            from modeldyno.serving.loadgen.http2_sender import CallTemplate  # noqa: PLC0415 - see above
+            from modeldyno.serving.loadgen.http2 import Http2Connection  # the other transport needs none
+            from modeldyno.serving.loadgen.http2_sender import CallTemplate  # see above
 
             self._connection = Http2Connection(self, CallTemplate(target, timeout), 1)
         else:

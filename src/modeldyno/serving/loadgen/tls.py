@@ -19,7 +19,7 @@ def make_ssl_context(target: Target, *, protocols: tuple[str, ...] = ()) -> ssl.
     """
     if target.tls is None:
         return None
-    import ssl  # noqa: PLC0415 - slow to import
+    import ssl  # slow to import
 
     settings = target.tls
     try:
@@ -79,8 +79,8 @@ _HANDSHAKE_TIME = 2.0
 
 def missing_tls(target: Target) -> TlsError | None:
     """Return an error if a server that a plain request failed on speaks TLS; None if it does not."""
-    import socket  # noqa: PLC0415 - with ssl
-    import ssl  # noqa: PLC0415 - slow to import
+    import socket  # with ssl
+    import ssl  # slow to import
 
     if target.tls is not None:
         return None

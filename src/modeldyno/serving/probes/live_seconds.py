@@ -54,7 +54,7 @@ class LiveSeconds:
             self._failed[place] = self._failed.get(place, 0) + int(here.sum() - fine.sum())
 
     def _sum_up(self, in_flight: int, waiting: int) -> LiveSecond:
-        import numpy as np  # noqa: PLC0415 - slow to import
+        import numpy as np  # slow to import
 
         parts = self._latencies.pop(self._place, [])
         times = np.sort(np.concatenate(parts)) if parts else np.empty(0)

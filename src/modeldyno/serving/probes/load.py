@@ -80,7 +80,7 @@ def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt | Fail
         if seconds := load_seconds(loads[0].monitor.tape):
             yield TraceReport(seconds=seconds)
         if path := subject.observation.records:
-            from modeldyno.serving.loadgen.record_spool import write_records  # noqa: PLC0415 - rarely needed
+            from modeldyno.serving.loadgen.record_spool import write_records  # rarely needed
 
             yield write_records(loads[0].monitor.tape, Path(path))
 
@@ -249,13 +249,13 @@ def _start_load(
     if isinstance(session, CanDrive):
         if load.sequence is not None:
             raise RequestError("Calls in this process send no sequences; leave `sequence` out.")
-        from modeldyno.serving.loadgen.thread_load import run_threads  # noqa: PLC0415 - only a server is sent to
+        from modeldyno.serving.loadgen.thread_load import run_threads  # only a server is sent to
 
         calls = session.calls(subject.feeds)
         with run_threads(calls, load, seed=seed) as driven:
             yield driven, len(calls), TextRequest()
     else:
-        from modeldyno.serving.loadgen.driver_pool import run_load_drivers  # noqa: PLC0415 - only a server is sent to
+        from modeldyno.serving.loadgen.driver_pool import run_load_drivers  # only a server is sent to
 
         target = load_target(session, subject.feeds, load)
         if subject.streams is not None:

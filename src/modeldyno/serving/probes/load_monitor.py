@@ -223,7 +223,7 @@ class LoadMonitor:
 
         Return fewer if the load is over; raise _NothingAnswered if none was ever answered.
         """
-        import numpy as np  # noqa: PLC0415 - slow to import
+        import numpy as np  # slow to import
 
         latencies: list[Samples] = []
         while sum(map(len, latencies)) < n and not self.ending:
@@ -413,7 +413,7 @@ class LoadMonitor:
         If the warm-up was never over, its later half must serve, unless the server fell silent in it. Where
         nothing was answered, it began with the first request.
         """
-        import numpy as np  # noqa: PLC0415 - slow to import
+        import numpy as np  # slow to import
 
         if paced is None:
             first = (int(part.due.min()) for part in self.tape.parts() if len(part))

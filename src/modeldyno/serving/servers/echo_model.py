@@ -22,7 +22,7 @@ def write_echo_model(path: Path, inputs: Mapping[str, ndarray], outputs: Mapping
         ImportError: the package `onnx` is not installed.
         ValueError: an array has a dtype that ONNX lacks.
     """
-    from onnx import helper, numpy_helper, save  # noqa: PLC0415 - optional, and heavy
+    from onnx import helper, numpy_helper, save  # optional, and heavy
 
     def declare(name: str, array: ndarray) -> object:
         return helper.make_tensor_value_info(

@@ -27,7 +27,7 @@ _NEW = ".new-"
 
 def cache_folder() -> Path | None:
     """Return the cache directory; None if the user has no cache directory."""
-    from modeldyno.engine.environment.peaks import cache_directory  # noqa: PLC0415 - imports what costs a backend too much
+    from modeldyno.engine.environment.peaks import cache_directory  # imports what costs a backend too much
 
     cache = cache_directory()
     return None if cache is None else cache / "exports"

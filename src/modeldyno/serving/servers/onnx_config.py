@@ -72,7 +72,7 @@ def by_our_runner(config: Config) -> Config:
 
 def _read_graph(file: Path) -> Any:
     try:
-        import onnx  # noqa: PLC0415 - optional, and heavy
+        import onnx  # optional, and heavy
     except ImportError:
         raise RequestError(
             f"{file.parent.parent / 'config.pbtxt'} does not declare the inputs and outputs; write them into "

@@ -98,9 +98,9 @@ def sum_worker_counters(folder: Path) -> ServerCounters:
     Raises:
         OSError: a file cannot be read.
     """
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
-    from modeldyno.serving.servers.inside_server.runner import Tally  # noqa: PLC0415 - imports numpy, as it runs alone
+    from modeldyno.serving.servers.inside_server.runner import Tally  # imports numpy, as it runs alone
 
     length = Tally.FIELDS + Tally.SIZES
     total = np.zeros(length)

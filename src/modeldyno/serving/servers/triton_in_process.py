@@ -103,7 +103,7 @@ class InProcessTriton:
         Raises:
             RequestError: an input has a dtype that cannot be sent.
         """
-        import numpy as np  # noqa: PLC0415 - slow to import
+        import numpy as np  # slow to import
 
         inputs = []
         for key, array in feed.items():
@@ -200,7 +200,7 @@ class InProcessTriton:
                 pending.done.release()
 
     def _read_response(self, response: c_void_p, pending: _Pending) -> None:
-        import numpy as np  # noqa: PLC0415 - slow to import
+        import numpy as np  # slow to import
 
         try:
             self._call("InferenceResponseError", response)

@@ -85,7 +85,7 @@ def _most_promising(study: Study, points: Sequence[Point], *, required: bool) ->
     If none promises enough, it is one with values that no trial had, or None. With `required` one of the
     points is measured, whatever it promises.
     """
-    from modeldyno.sweeps.strategies.acquisition import Acquisition  # noqa: PLC0415 - numpy
+    from modeldyno.sweeps.strategies.acquisition import Acquisition  # numpy
 
     leaders = rank_candidates(study)
     gain = _gain(Acquisition.of(study, leaders), leaders, points, _deviation_factor(study))
@@ -129,7 +129,7 @@ def _gain(
     acquisition: Acquisition, leaders: Sequence[Candidate], points: Sequence[Point], deviation_factor: float
 ) -> Array:
     """Return the expected gain of each point; while none meets the constraints, of reduced violation."""
-    import numpy as np  # noqa: PLC0415 - heavy
+    import numpy as np  # heavy
 
     score, excess = acquisition.draws([candidate.point for candidate in leaders[:_RIVALS]], deviation_factor)
     candidate_scores, candidate_excess = acquisition.draws(points, deviation_factor)

@@ -65,7 +65,7 @@ class OptunaStrategy:
 
     def _optuna_study(self, study: Study) -> Any:
         """Build an Optuna study of all measurements in the space."""
-        import optuna  # noqa: PLC0415 - heavy
+        import optuna  # heavy
 
         history = [c for c in study.candidates.values() if study.space.holds(c.point)]
         values = _values(study, history)
@@ -103,7 +103,7 @@ gp = OptunaStrategy(sampler="GPSampler", requires=("optuna", "torch", "scipy"))
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Silence Optuna's log of trials."""
-    import optuna  # noqa: PLC0415 - heavy
+    import optuna  # heavy
 
     verbosity = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -134,7 +134,7 @@ def _params(study: Study, point: Mapping[str, KnobValue]) -> tuple[dict[str, Any
 
 
 def _range(axis: Axis) -> Any:
-    import optuna  # noqa: PLC0415 - heavy
+    import optuna  # heavy
 
     if axis.ordered:
         return optuna.distributions.IntDistribution(0, len(axis.values) - 1)

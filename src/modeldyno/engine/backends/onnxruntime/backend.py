@@ -138,7 +138,7 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[_Session]:  
     Raises:
         RequestError: the execution provider is not in this build of ONNX Runtime, or does not start.
     """
-    import onnxruntime  # noqa: PLC0415 - optional, and heavy
+    import onnxruntime  # optional, and heavy
 
     provider, index = _provider(str(config.get("device", "cpu")))
     available = onnxruntime.get_available_providers()
@@ -199,7 +199,7 @@ class _Session:
 
     def prepare(self, feed: Feed) -> Callable[[], Any]:
         """Make the arrays contiguous, so that a call makes no avoidable copies, and bind them."""
-        import numpy as np  # noqa: PLC0415 - slow to import
+        import numpy as np  # slow to import
 
         dense = {name: np.ascontiguousarray(array).reshape(np.shape(array)) for name, array in feed.items()}
         if self.bound_to is not None:
@@ -345,7 +345,7 @@ def _session_options(ort: Any, config: Mapping[str, KnobValue]) -> Any:
 
 
 def _named_arrays(name: str, value: Any) -> Iterator[tuple[str, ndarray]]:
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     if isinstance(value, dict):
         yield f"{name}.keys", np.asarray(list(value))

@@ -154,7 +154,7 @@ def _places(start: SessionStarter, model: Path) -> NodeOrigins:
     A session that saves its graph keeps more of it than others, so it is not the one that is timed.
     """
     try:
-        import onnx  # noqa: PLC0415 - optional
+        import onnx  # optional
     except ImportError:
         return NodeOrigins()
     with TemporaryDirectory(prefix="modeldyno-") as folder:
@@ -333,7 +333,7 @@ def _measure_toll(start: SessionStarter) -> HookOverhead:
         graph = _chain_model()
     except ImportError:
         return HookOverhead()
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     feed = {"x": np.zeros(_SHAPE, np.float32)}
     with TemporaryDirectory(prefix="modeldyno-") as folder:
@@ -354,7 +354,7 @@ def _measure_toll(start: SessionStarter) -> HookOverhead:
 
 def _chain_model() -> bytes:
     """Serialise a chain of small nodes, with names of typical length."""
-    from onnx import TensorProto, helper  # noqa: PLC0415 - optional
+    from onnx import TensorProto, helper  # optional
 
     names = ["x", *(f"v{n}" for n in range(1, _CHAIN_LENGTH)), "y"]
     nodes = [

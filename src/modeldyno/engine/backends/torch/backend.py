@@ -120,7 +120,7 @@ class Session:
     """A module that is ready to be called on the CPU, where a call returns when its work is done."""
 
     def __init__(self, module: Callable[..., Any], forward: Forward, placement: Placement) -> None:
-        import torch  # noqa: PLC0415 - start-up is part of the product
+        import torch  # start-up is part of the product
 
         self._module = module
         self._forward = forward
@@ -144,38 +144,38 @@ class Session:
 
     def layers(self, feed: Feed, named: ModuleFilter) -> AbstractContextManager[Layers]:
         """Time the modules selected by `named` within a call."""
-        from modeldyno.engine.backends.torch.layers import watch_modules  # noqa: PLC0415 - as the others
+        from modeldyno.engine.backends.torch.layers import watch_modules  # as the others
 
         return watch_modules(self._module, self.prepare(feed), self._placement.place, named)
 
     def operators(self, feed: Feed, calls: int, trace: Path | None) -> WatchedCalls:
         """Record the operators of some calls with torch.profiler."""
-        from modeldyno.engine.backends.torch.operators import watch_operators  # noqa: PLC0415 - as the others
+        from modeldyno.engine.backends.torch.operators import watch_operators  # as the others
 
         run, place = Session.prepare(self, feed), self._placement.place
         return watch_operators(run, self._module, place, calls, trace)
 
     def flow(self, feed: Feed) -> DataFlow | None:
         """Record the data flow of a call."""
-        from modeldyno.engine.backends.torch.dataflow import record_flow  # noqa: PLC0415 - as the others
+        from modeldyno.engine.backends.torch.dataflow import record_flow  # as the others
 
         return record_flow(Session.prepare(self, feed), self._module, self._placement.place)
 
     def allocations(self, feed: Feed) -> AllocationRecorder:
         """Record what torch's allocator does; a compiled module is not broken down by submodule."""
-        from modeldyno.engine.backends.torch.memory import watch_allocations  # noqa: PLC0415 - as the others
+        from modeldyno.engine.backends.torch.memory import watch_allocations  # as the others
 
         return watch_allocations(self.prepare(feed), self._module, self._placement, feed)
 
     def training(self, feeds: Sequence[Feed], optimizer: str) -> AbstractContextManager[Training]:
         """Train a copy of the module, compiled if this one is."""
-        from modeldyno.engine.backends.torch.training import train_copy  # noqa: PLC0415 - as the others
+        from modeldyno.engine.backends.torch.training import train_copy  # as the others
 
         return train_copy(self._module, self._forward, self._placement, feeds, optimizer)
 
     def decoding(self, prompt: Feed, tokens: int) -> Decoding:
         """Copy a prompt to the device, for a Transformers model to continue."""
-        from modeldyno.engine.backends.torch.generate import prepare_decoding  # noqa: PLC0415 - as the others
+        from modeldyno.engine.backends.torch.generate import prepare_decoding  # as the others
 
         tensors = {name: self._placement.tensor(array) for name, array in prompt.items()}
         return prepare_decoding(self._module, tensors, tokens)
@@ -186,7 +186,7 @@ class DeviceSession(Session):
 
     def prepare(self, feed: Feed) -> Callable[[], Any]:
         """Bind the payload; a call returns when the device has finished it."""
-        import torch  # noqa: PLC0415 - heavy
+        import torch  # heavy
 
         run = super().prepare(feed)
         done = getattr(torch, self._placement.place.type).Event()
@@ -205,7 +205,7 @@ class CudaSession(DeviceSession):
 
     def peak_reserved(self) -> int:
         """Return the peak number of bytes that torch's allocator reserved since the session was opened."""
-        import torch  # noqa: PLC0415 - heavy
+        import torch  # heavy
 
         return int(torch.cuda.max_memory_reserved(self._placement.place))
 
@@ -250,14 +250,14 @@ def _check_values(model: Model) -> None:
 
 def record_operators(name: str) -> Callable[[], Callable[[], tuple[Occurrence, ...]]]:
     """Begin to record the operators of a block; return what ends it and gives them."""
-    from modeldyno.engine.backends.torch import operators  # noqa: PLC0415 - rarely needed
+    from modeldyno.engine.backends.torch import operators  # rarely needed
 
     return operators.record_operators(name)
 
 
 def follow_code(most: int, *, partly: bool = False) -> Callable[[], DataFlow | None]:
     """Begin to record the data flow of a block; return what ends it and gives it."""
-    from modeldyno.engine.backends.torch import dataflow  # noqa: PLC0415 - rarely needed
+    from modeldyno.engine.backends.torch import dataflow  # rarely needed
 
     return dataflow.follow_code(most, partly=partly)
 
@@ -272,7 +272,7 @@ def device_of(config: Mapping[str, KnobValue]) -> str:
 
 
 def _resolve_device(name: str) -> device:
-    import torch  # noqa: PLC0415 - heavy
+    import torch  # heavy
 
     accelerators = [name for name in ("cuda", "xpu", "mps") if _is_available(name)]
     if name == "auto":
@@ -295,14 +295,14 @@ def _resolve_device(name: str) -> device:
 
 
 def _is_available(kind: str) -> bool:
-    import torch  # noqa: PLC0415 - heavy
+    import torch  # heavy
 
     library: Any = getattr(torch, kind, None)
     return library is not None and bool(library.is_available())
 
 
 def _set_threads(config: Mapping[str, KnobValue], stack: ExitStack) -> None:
-    import torch  # noqa: PLC0415 - heavy
+    import torch  # heavy
 
     if "threads" in config:
         stack.callback(torch.set_num_threads, torch.get_num_threads())
@@ -310,7 +310,7 @@ def _set_threads(config: Mapping[str, KnobValue], stack: ExitStack) -> None:
 
 
 def _set_tf32(config: Mapping[str, KnobValue], stack: ExitStack) -> None:
-    import torch  # noqa: PLC0415 - heavy
+    import torch  # heavy
 
     if "tf32" in config:
         allowed, cudnn = bool(config["tf32"]), torch.backends.cudnn
@@ -321,7 +321,7 @@ def _set_tf32(config: Mapping[str, KnobValue], stack: ExitStack) -> None:
 
 
 def _enter_device(device: device, stack: ExitStack) -> None:
-    import torch  # noqa: PLC0415 - heavy
+    import torch  # heavy
 
     if device.type == "cuda":
         torch.cuda.init()  # type: ignore[no-untyped-call]
@@ -331,7 +331,7 @@ def _enter_device(device: device, stack: ExitStack) -> None:
 
 def _enter_inference_mode(config: Mapping[str, KnobValue], stack: ExitStack) -> None:
     """Enter inference mode once for the whole session, so that calls do not pay for it."""
-    import torch  # noqa: PLC0415 - heavy
+    import torch  # heavy
 
     if not config.get("inference_mode", True):
         stack.enter_context(torch.no_grad())
@@ -379,7 +379,7 @@ def _session_class(device: device) -> type[Session]:
 
 def _move_and_convert(model: Model, config: Mapping[str, KnobValue], device: device) -> Module:
     """Move and convert the module; work on a copy if its owner keeps using it."""
-    import torch  # noqa: PLC0415 - heavy
+    import torch  # heavy
 
     module: Module = model.value
     precision = config.get("precision")
@@ -398,7 +398,7 @@ def _move_and_convert(model: Model, config: Mapping[str, KnobValue], device: dev
 
 def _conversion_name(module: Module, config: Mapping[str, KnobValue]) -> str:
     """Return the precision that weights are converted to; empty if nothing is converted."""
-    import torch  # noqa: PLC0415 - heavy
+    import torch  # heavy
 
     precision = str(config.get("precision", ""))
     if precision not in _DTYPES:
@@ -422,10 +422,10 @@ def _needs_conversion(
 
 def _quantise(module: Module) -> Module:
     """Quantise linear layers to int8 weights and activations, in place."""
-    import torch  # noqa: PLC0415 - heavy
+    import torch  # heavy
 
     with quiet():
-        from torchao.quantization import (  # noqa: PLC0415 - optional
+        from torchao.quantization import (  # optional
             Int8DynamicActivationInt8WeightConfig,
             quantize_,
         )
@@ -440,14 +440,14 @@ def _quantise(module: Module) -> Module:
 
 def _is_plain_linear(part: Module, _name: str) -> bool:
     """Check whether it is a linear layer that is not quantised yet."""
-    import torch  # noqa: PLC0415 - heavy
+    import torch  # heavy
 
     return isinstance(part, torch.nn.Linear) and type(part.weight) in {torch.Tensor, torch.nn.Parameter}
 
 
 def _input_dtype(module: Module, config: Mapping[str, KnobValue]) -> dtype | None:
     """Return the dtype for floating-point inputs: that of the first floating-point parameter."""
-    import torch  # noqa: PLC0415 - heavy
+    import torch  # heavy
 
     precision = config.get("precision")
     if precision in _DTYPES:
@@ -457,7 +457,7 @@ def _input_dtype(module: Module, config: Mapping[str, KnobValue]) -> dtype | Non
 
 
 def _compile(module: Module, config: Mapping[str, KnobValue], stack: ExitStack) -> Callable[..., Any]:
-    import torch  # noqa: PLC0415 - heavy
+    import torch  # heavy
 
     mode = str(config.get("compile", "off"))
     if mode == "off":
@@ -474,7 +474,7 @@ def _compile(module: Module, config: Mapping[str, KnobValue], stack: ExitStack) 
 
 
 def _to_numpy(tensor: Any) -> Any:
-    import torch  # noqa: PLC0415 - heavy
+    import torch  # heavy
 
     dense = tensor.detach()
     if dense.is_quantized:

@@ -76,7 +76,7 @@ def follow_code(most: int, *, partly: bool = False) -> Callable[[], DataFlow | N
     code may run nothing is recorded.
     Values that outlive the code count as kept, as whoever called it may use them.
     """
-    import torch  # noqa: PLC0415 - heavy
+    import torch  # heavy
 
     if _compiled_frames():
         return lambda: None
@@ -141,9 +141,9 @@ def _compiled_frames() -> int:
 @contextmanager
 def _unseen() -> Iterator[None]:
     """Take the two innermost modes away, and our hooks on all modules."""
-    from torch import overrides  # noqa: PLC0415 - heavy
-    from torch.nn.modules import module as modules  # noqa: PLC0415 - heavy
-    from torch.utils import _python_dispatch  # noqa: PLC0415 - heavy
+    from torch import overrides  # heavy
+    from torch.nn.modules import module as modules  # heavy
+    from torch.utils import _python_dispatch  # heavy
 
     hooks: tuple[Any, ...] = (modules._global_forward_pre_hooks, modules._global_forward_hooks)  # noqa: SLF001 - no other way
     ours = {key for table in hooks for key, hook in table.items() if hook.__module__.startswith(_OURS)}
@@ -161,7 +161,7 @@ class _Recorder:
     """Collects what both torch modes see."""
 
     def __init__(self, place: device, most: int = sys.maxsize) -> None:
-        import torch  # noqa: PLC0415 - heavy
+        import torch  # heavy
 
         self._most = most
         self._torch = torch
@@ -182,8 +182,8 @@ class _Recorder:
     @contextmanager
     def recording(self, module: Module | None) -> Iterator[None]:
         """Record what runs; module hooks keep track of the current module, with None of any."""
-        from torch.overrides import TorchFunctionMode  # noqa: PLC0415 - heavy
-        from torch.utils._python_dispatch import TorchDispatchMode  # noqa: PLC0415 - heavy
+        from torch.overrides import TorchFunctionMode  # heavy
+        from torch.utils._python_dispatch import TorchDispatchMode  # heavy
 
         recorder = self
 
@@ -251,7 +251,7 @@ class _Recorder:
 
     def _run_compiled(self, name: str, code: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Run compiled code without being seen by modes and hooks, and record it as one step."""
-        from torch import overrides  # noqa: PLC0415 - heavy
+        from torch import overrides  # heavy
 
         innermost: Any = overrides._get_current_function_mode()  # type: ignore[no-untyped-call]  # noqa: SLF001 - no other way
         is_first = self._functions is not None and innermost is self._functions
@@ -408,7 +408,7 @@ class _Recorder:
 
     def _storage(self, tensor: Any) -> int | None:
         """Return the id of its storage; the kept weak reference prevents the id from being reused."""
-        from torch.multiprocessing.reductions import StorageWeakRef  # noqa: PLC0415 - heavy
+        from torch.multiprocessing.reductions import StorageWeakRef  # heavy
 
         try:
             reference = StorageWeakRef(tensor.untyped_storage())  # type: ignore[no-untyped-call]  # the same
@@ -466,20 +466,20 @@ def _listed_numbers(name: str, args: Sequence[Any]) -> int:
 
 def _names_dtype(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     """Whether a data type is written in a call, or is its name."""
-    import torch  # noqa: PLC0415 - heavy
+    import torch  # heavy
 
     named = kwargs.get("dtype") is not None or any(isinstance(one, torch.dtype) for one in args)
     return named or name.rpartition(".")[2] in {"double", "float", "half", "bfloat16", "type", "type_as"}
 
 
 def _tensors(nested: Any) -> Iterator[Any]:
-    import torch  # noqa: PLC0415 - heavy
+    import torch  # heavy
 
     return (leaf for _, leaf in leaves(nested) if isinstance(leaf, torch.Tensor))
 
 
 def _function_name(func: Any) -> str:
-    from torch.overrides import resolve_name  # noqa: PLC0415 - heavy
+    from torch.overrides import resolve_name  # heavy
 
     return str(resolve_name(func) or getattr(func, "__name__", "a function"))
 
@@ -488,7 +488,7 @@ def _named_device(
     name: str, args: Sequence[Any], kwargs: Mapping[str, Any], constants: tuple[Any, ...]
 ) -> tuple[str, bool]:
     """Return the kind of device that a call names, and whether it is a literal in the code."""
-    import torch  # noqa: PLC0415 - heavy
+    import torch  # heavy
 
     tail = name.rpartition(".")[2]
     if tail in {"cpu", "cuda"}:

@@ -72,7 +72,7 @@ class TorchDecoding:
 
     def _prepare(self) -> tuple[Tensor, dict[str, Any]]:
         """Let `generate` prepare its first step: the tokens so far and the other arguments."""
-        from transformers import GenerationMixin  # noqa: PLC0415 - heavy
+        from transformers import GenerationMixin  # heavy
 
         prepared: list[tuple[Tensor, dict[str, Any]]] = []
 
@@ -103,7 +103,7 @@ class TorchDecoding:
 
     def _step(self, ids: Tensor, arguments: dict[str, Any], *, first: bool) -> Tensor:
         """Return the tokens so far plus one; update `arguments` for the next step."""
-        import torch  # noqa: PLC0415 - heavy
+        import torch  # heavy
 
         outputs = self.call(**_step_inputs(self.model, ids, arguments, first=first), return_dict=True)
         update = self.model._update_model_kwargs_for_generation  # noqa: SLF001 - there is no other way
@@ -139,7 +139,7 @@ def cache_bytes(cache: Any) -> int:
 
 def _storages(value: Any, visited: dict[int, Any]) -> Iterator[UntypedStorage]:
     """Yield the storages of tensors in containers and in attributes of Transformers objects."""
-    import torch  # noqa: PLC0415 - heavy
+    import torch  # heavy
 
     if id(value) in visited:
         return
@@ -176,7 +176,7 @@ def _step_inputs(model: Any, ids: Tensor, arguments: dict[str, Any], *, first: b
 
 @cache
 def _takes_sequence_length() -> bool:
-    from transformers import GenerationMixin  # noqa: PLC0415 - heavy
+    from transformers import GenerationMixin  # heavy
 
     parameters = inspect.signature(GenerationMixin.prepare_inputs_for_generation).parameters
     return "next_sequence_length" in parameters
@@ -184,7 +184,7 @@ def _takes_sequence_length() -> bool:
 
 def _make_waiter(device: device) -> Callable[[], None]:
     """Return a function that blocks until the device has finished all submitted work."""
-    import torch  # noqa: PLC0415 - heavy
+    import torch  # heavy
 
     if device.type == "cpu":
         return lambda: None
@@ -223,7 +223,7 @@ def _check_supported(model: Any, tensors: Mapping[str, Tensor], tokens: int) -> 
 
 
 def _check_release() -> None:
-    import transformers  # noqa: PLC0415 - heavy
+    import transformers  # heavy
 
     major, minor = (int(part) for part in transformers.__version__.split(".")[:2])
     if (major, minor) < _FIRST_RELEASE:
@@ -248,7 +248,7 @@ def _why_not(model: Module) -> str:
     kind = getattr(config, "model_type", None)
     if not isinstance(kind, str):
         return ": it is not a causal or seq2seq model of Transformers"
-    from transformers.models.auto import modeling_auto as auto  # noqa: PLC0415 - heavy
+    from transformers.models.auto import modeling_auto as auto  # heavy
 
     tables: tuple[str, ...] = ("MODEL_FOR_CAUSAL_LM_MAPPING_NAMES",)
     if getattr(config, "is_encoder_decoder", False):

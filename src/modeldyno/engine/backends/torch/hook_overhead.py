@@ -41,7 +41,7 @@ def device_clock(place: device) -> Clock:
     """Return the clock of a device; that of the host for the CPU."""
     if place.type == "cpu":
         return Clock(perf_counter_ns, lambda moments: [(moment - moments[0]) * 1e-9 for moment in moments])
-    import torch  # noqa: PLC0415 - heavy
+    import torch  # heavy
 
     make = getattr(torch, place.type).Event
 
@@ -62,7 +62,7 @@ def make_filler(
     """
     if place.type == "cpu":
         return None
-    import torch  # noqa: PLC0415 - heavy
+    import torch  # heavy
 
     marks: list[Mark] = []
     with ExitStack() as stack:
@@ -88,7 +88,7 @@ def measure_hook_cost(reading: Clock, fill: Callable[[], None] | None) -> HookOv
         reading: the clock that the hooks read.
         fill: keeps the device busy, so that device time is measured; None to measure host time.
     """
-    import torch  # noqa: PLC0415 - heavy
+    import torch  # heavy
 
     modules = [torch.nn.Identity() for _ in range(_EMPTY_MODULES)]
     tensor = torch.zeros(1)
@@ -180,7 +180,7 @@ def add_hooks(
     parts: Sequence[HookedModule], stamp: Callable[[], Any], marks: list[Mark], stack: ExitStack
 ) -> None:
     """Record the begin and end of each module call until the stack is closed."""
-    from torch.nn.modules import module as modules  # noqa: PLC0415 - heavy
+    from torch.nn.modules import module as modules  # heavy
 
     record = marks.append
     numbers = {id(part.module): number for number, part in enumerate(parts)}

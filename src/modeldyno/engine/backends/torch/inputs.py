@@ -24,10 +24,10 @@ class Placement:
 
     def tensor(self, array: ndarray) -> Tensor:
         """Copy an array to the device; of a list or dict wrapped in an object array, each array in it."""
-        import torch  # noqa: PLC0415 - heavy
+        import torch  # heavy
 
         if array.dtype == object and not array.ndim:
-            from torch.utils import _pytree as pytree  # noqa: PLC0415 - heavy
+            from torch.utils import _pytree as pytree  # heavy
 
             inner = pytree.tree_map(
                 lambda leaf: self.tensor(leaf) if hasattr(leaf, "ndim") else leaf, array.item()

@@ -119,7 +119,7 @@ class CallStages:
 
     def begin(self, stage: str, category: Category | None = None, tensors: Iterable[Tensor] = ()) -> None:
         """Begin a stage and end the previous one; report the category of existing tensors."""
-        from torch.autograd.profiler import record_function  # noqa: PLC0415 - heavy
+        from torch.autograd.profiler import record_function  # heavy
 
         self.end()
         if category is not None:
@@ -149,8 +149,8 @@ def record_allocations(
         device: such as ``cuda:0``; events of other devices are left out.
         before: returns what was allocated before; called after the call.
     """
-    import torch  # noqa: PLC0415 - heavy
-    from torch.autograd.profiler import record_function  # noqa: PLC0415 - heavy
+    import torch  # heavy
+    from torch.autograd.profiler import record_function  # heavy
 
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # keeps the profiler from logging its start
     notes = CallStages()

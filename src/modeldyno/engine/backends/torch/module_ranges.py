@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def eager_module(callee: Callable[..., Any]) -> Module | None:
     """Return the module if all of its code runs eagerly; None if any part is compiled."""
-    import torch  # noqa: PLC0415 - heavy
+    import torch  # heavy
 
     if not isinstance(callee, torch.nn.Module):
         return None
@@ -57,7 +57,7 @@ def annotate_modules(module: Module | None, prefix: str) -> Iterator[None]:
     if module is None:
         yield
         return
-    from torch.profiler import record_function  # noqa: PLC0415 - heavy
+    from torch.profiler import record_function  # heavy
 
     open_ranges: list[Any] = []
 
@@ -113,7 +113,7 @@ def watch_all_module_calls(
 
 @contextmanager
 def _hooks_on_all_modules(before: Callable[..., None], after: Callable[..., None]) -> Iterator[None]:
-    from torch.nn.modules import module as modules  # noqa: PLC0415 - heavy
+    from torch.nn.modules import module as modules  # heavy
 
     handles = [
         modules.register_module_forward_pre_hook(before),

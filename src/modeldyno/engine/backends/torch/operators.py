@@ -58,7 +58,7 @@ def watch_operators(
     Raises:
         OSError: the trace cannot be written.
     """
-    import torch  # noqa: PLC0415 - heavy
+    import torch  # heavy
 
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # keeps the profiler from logging
     finish, module = _synchronizer(place), eager_module(callee)
@@ -90,7 +90,7 @@ def record_operators(name: str) -> Callable[[], Callable[[], tuple[Occurrence, .
     Within another recording it is a range of that one: the occurrences are the other's, and none its own.
     Modules that are called in the block have ranges in it.
     """
-    import torch  # noqa: PLC0415 - heavy
+    import torch  # heavy
 
     block: Any = torch.profiler.record_function(f"{_MODULE}{name}")
     cuda: Any = torch.cuda
@@ -120,7 +120,7 @@ def record_operators(name: str) -> Callable[[], Callable[[], tuple[Occurrence, .
 @contextmanager
 def _ranges_of_modules() -> Iterator[None]:
     """Make each module that this block calls a range."""
-    import torch  # noqa: PLC0415 - heavy
+    import torch  # heavy
 
     ranges: list[Any] = []
     # A tenth of the cost of record_function, where this version has it.
@@ -140,7 +140,7 @@ def _end_range(block: Any) -> Callable[[], tuple[Occurrence, ...]]:
 
 
 def _profiler(device: device) -> Any:
-    from torch.profiler import ProfilerActivity, profile  # noqa: PLC0415 - heavy
+    from torch.profiler import ProfilerActivity, profile  # heavy
 
     kinds = ("CPU", _ACTIVITIES.get(device.type, "CPU"))
     activities = [getattr(ProfilerActivity, kind) for kind in dict.fromkeys(kinds)]
@@ -148,7 +148,7 @@ def _profiler(device: device) -> Any:
 
 
 def _synchronizer(device: device) -> Callable[[], None]:
-    import torch  # noqa: PLC0415 - heavy
+    import torch  # heavy
 
     library: Any = getattr(torch, device.type)
     return getattr(library, "synchronize", lambda: None)
@@ -157,7 +157,7 @@ def _synchronizer(device: device) -> Callable[[], None]:
 @contextmanager
 def _nvtx_as_ranges() -> Iterator[None]:
     """Turn the model's NVTX ranges into profiler ranges, which the profiler does not do by itself."""
-    import torch  # noqa: PLC0415 - heavy
+    import torch  # heavy
 
     nvtx: Any = torch.cuda.nvtx
     push, pop = nvtx.range_push, nvtx.range_pop

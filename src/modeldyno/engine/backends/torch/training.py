@@ -43,7 +43,7 @@ def train_copy(
     Raises:
         RequestError: the module cannot be copied, or it has nothing to train.
     """
-    import torch  # noqa: PLC0415 - heavy
+    import torch  # heavy
 
     with torch.inference_mode(mode=False), torch.enable_grad():
         module = _copy_module(getattr(callee, "_orig_mod", callee))
@@ -87,7 +87,7 @@ def is_eager(callee: Any) -> bool:
 
 
 def _copy_module(module: Module) -> Module:
-    import torch  # noqa: PLC0415 - heavy
+    import torch  # heavy
 
     try:
         with torch.no_grad():  # else the parameters of a ScriptModule would not be leaves
@@ -104,7 +104,7 @@ def _copy_module(module: Module) -> Module:
 
 def _optimizer(name: str, parameters: Sequence[Tensor]) -> Optimizer | None:
     """Create an optimiser with learning rate 0: its step costs the same, and the weights do not change."""
-    from torch import optim  # noqa: PLC0415 - heavy
+    from torch import optim  # heavy
 
     make: dict[str, Callable[[], Optimizer]] = {
         "adamw": lambda: optim.AdamW(parameters, lr=0.0),
@@ -243,7 +243,7 @@ def _tensors(output: Any, visited: set[int]) -> Iterator[Tensor]:
 
 def _time_stamp(device: device) -> Any:
     """Take a time stamp: an event in the device's queue if it is asynchronous."""
-    import torch  # noqa: PLC0415 - heavy
+    import torch  # heavy
 
     if device.type == "cpu":
         return perf_counter()

@@ -101,7 +101,7 @@ def _constant_of_shape(node: OnnxNode, arrays: Arrays) -> ndarray:
 
 def _cast(node: OnnxNode, arrays: Arrays) -> ndarray:
     """Cast to a dtype of NumPy's own; the others saturate."""
-    from onnx import helper  # noqa: PLC0415 - optional
+    from onnx import helper  # optional
 
     has_target = len(arrays) > 1
     dtype = (

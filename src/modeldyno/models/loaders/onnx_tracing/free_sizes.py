@@ -64,7 +64,7 @@ def compared_constants(graph: Proto) -> dict[str, int]:
 
     An audio model for several sampling rates checks which one it gets.
     """
-    from onnx import numpy_helper  # noqa: PLC0415 - optional
+    from onnx import numpy_helper  # optional
 
     constants = _constants(graph)
     origin: dict[str, str] = {}
@@ -173,7 +173,7 @@ def _recurrence(_: Proto, position: int, shapes: list[Shape | None], __: Mapping
 
 def _reshape(node: Proto, position: int, _: list[Shape | None], constants: Mapping[str, Proto]) -> Places:
     """A constant target whose first size is dynamic fixes the product for the second axis."""
-    from onnx import numpy_helper  # noqa: PLC0415 - optional
+    from onnx import numpy_helper  # optional
 
     if position or node.input[1] not in constants:
         return {}

@@ -199,7 +199,7 @@ def _body(graph: Proto, reader: _ReaderContext, depth: int = 0) -> Body:
 
 
 def _node(proto: Proto, reader: _ReaderContext, depth: int) -> OnnxNode:
-    import onnx  # noqa: PLC0415 - optional
+    import onnx  # optional
 
     domain = "" if proto.domain == "ai.onnx" else proto.domain
     resolved, attributes, bodies = onnx.NodeProto(), {}, {}
@@ -249,7 +249,7 @@ def _attributes(proto: Proto, reader: _ReaderContext) -> Iterator[Proto]:
 
 def find_schema(kind: str, domain: str, version: int | None) -> Any:
     """Return the onnx.defs schema of an operator; None if it is unknown."""
-    from onnx import defs  # noqa: PLC0415 - optional
+    from onnx import defs  # optional
 
     try:
         if version is None:
@@ -312,7 +312,7 @@ def _check(shape: tuple[int, ...]) -> None:
 
 
 def _data(tensor: Proto, size: int, kind: str) -> ndarray | None:
-    from onnx import numpy_helper  # noqa: PLC0415 - optional
+    from onnx import numpy_helper  # optional
 
     is_integer = kind.startswith(("int", "uint", "bool"))
     if size > (KNOWN_WHOLE if is_integer else KNOWN_FLOATS) or kind in {"", "string"}:

@@ -35,7 +35,7 @@ NOTHING = InferredType(None)
 
 def infer_outputs(schema: Any, proto: Proto, values: Sequence[GraphValue | None]) -> list[InferredType]:
     """Infer the outputs of a node, in order; NOTHING where its schema cannot tell."""
-    from onnx import checker, shape_inference  # noqa: PLC0415 - optional
+    from onnx import checker, shape_inference  # optional
 
     if any(name and value is None for name, value in zip(proto.input, values, strict=True)):
         trimmed = type(proto)()
@@ -61,7 +61,7 @@ def infer_as(
     kind: str, values: Sequence[GraphValue | None], attributes: Iterable[Proto], outputs: int = 1
 ) -> list[InferredType]:
     """Infer as an operator of the default domain, with the attributes that it has."""
-    import onnx  # noqa: PLC0415 - optional
+    import onnx  # optional
 
     schema = onnx.defs.get_schema(kind)
     proto = onnx.NodeProto(op_type=kind)
@@ -89,7 +89,7 @@ def read_type(type_proto: Proto) -> InferredType:
 
 
 def _to_tensor_proto(data: Any) -> Proto:
-    from onnx import numpy_helper  # noqa: PLC0415 - optional
+    from onnx import numpy_helper  # optional
 
     return numpy_helper.from_array(data)
 
@@ -97,7 +97,7 @@ def _to_tensor_proto(data: Any) -> Proto:
 def _type_of(value: GraphValue) -> Proto:
     if not value.sequence:
         return _tensor_type(value.shape, value.dtype)
-    from onnx import helper  # noqa: PLC0415 - optional
+    from onnx import helper  # optional
 
     shapes = {item.shape for item in value.items or ()}
     return helper.make_sequence_type_proto(
@@ -107,7 +107,7 @@ def _type_of(value: GraphValue) -> Proto:
 
 @lru_cache(maxsize=4096)
 def _tensor_type(shape: tuple[int, ...] | None, kind: str) -> Proto:
-    from onnx import helper  # noqa: PLC0415 - optional
+    from onnx import helper  # optional
 
     return helper.make_tensor_type_proto(_dtype_numbers().get(kind, 0), shape)
 

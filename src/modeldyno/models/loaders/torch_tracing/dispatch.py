@@ -356,7 +356,7 @@ class MetaDispatchMode(TorchDispatchMode):
         meta = meta_tensor.backing
         if meta.shape == meta_tensor.shape:
             return
-        from torch.utils._mode_utils import no_dispatch  # noqa: PLC0415 - rarely needed
+        from torch.utils._mode_utils import no_dispatch  # rarely needed
 
         with no_dispatch():
             meta_tensor.data = MetaTensor(meta, meta_tensor.handle)
@@ -456,7 +456,7 @@ def _plain_dtype(tensor: Tensor) -> torch.dtype:
 def _reshape(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Reshape the meta tensor itself where an operator changes its shape in place."""
     if isinstance(args[0], MetaTensor):
-        from torch.utils._mode_utils import no_dispatch  # noqa: PLC0415 - rarely needed
+        from torch.utils._mode_utils import no_dispatch  # rarely needed
 
         with no_dispatch():
             func(*args, **kwargs)

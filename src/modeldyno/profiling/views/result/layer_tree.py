@@ -163,7 +163,7 @@ def _numbers(result: Result) -> dict[tuple[str, str], float]:
 
 def _typical(owns: Sequence[float | Distribution]) -> ndarray:
     """Return the indices of the middle half of the calls by total time, which leaves out outliers."""
-    import numpy as np  # noqa: PLC0415 - slow to import
+    import numpy as np  # slow to import
 
     samples = [own.samples() for own in owns if isinstance(own, Distribution)]
     most = max(map(len, samples), default=0)  # a layer that one of several processes did not call has fewer

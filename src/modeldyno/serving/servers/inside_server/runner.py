@@ -37,7 +37,7 @@ def load_model_file(
 
 
 def _onnx(path: str, outputs: Sequence[str], threads: int, device: str) -> Callable[[Arrays], Arrays]:
-    import onnxruntime  # noqa: PLC0415 - one of two runtimes
+    import onnxruntime  # one of two runtimes
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
@@ -60,7 +60,7 @@ def _onnx(path: str, outputs: Sequence[str], threads: int, device: str) -> Calla
 def _torch(
     path: str, inputs: Sequence[str], outputs: Sequence[str], threads: int, device: str
 ) -> Callable[[Arrays], Arrays]:
-    import torch  # noqa: PLC0415 - one of two runtimes
+    import torch  # one of two runtimes
 
     if threads:
         torch.set_num_threads(threads)

@@ -39,7 +39,7 @@ def handle(data: Any, context: Any) -> list[Any]:
 
 def _load(folder: str) -> None:
     sys.path.insert(0, folder)
-    import runner  # noqa: PLC0415 - found in the archive
+    import runner  # found in the archive
 
     with open(os.path.join(folder, "settings.json"), encoding="utf-8") as file:  # noqa: PTH118, PTH123
         settings = json.load(file)
