@@ -69,8 +69,8 @@ test: setup          ## the default suite, as CI runs it
 
 check: export OMP_WAIT_POLICY ?= PASSIVE
 check: lint          ## the daily loop: lint, types, contracts, and the tests that need neither processes nor simulations
-	$(BIN)/python -m pytest -n 2 --dist worksteal -q -m '$(QUICK) and not no_cover' $(PURE_TESTS) tests/views tests/codec \
-	    tests/engine/data/test_batches.py tests/engine/data/test_outputs.py tests/documents tests/test_house.py tests/test_parity.py \
+	$(BIN)/python -m pytest -n 2 --dist worksteal -q -m '$(QUICK) and not no_cover' $(PURE_TESTS) $(wildcard tests/*/views) tests/base/codec \
+	    tests/engine/data/test_batches.py tests/engine/data/test_outputs.py tests/reports/test_display.py tests/exchange/test_live_documents.py tests/test_house.py tests/test_parity.py \
 	    tests/test_plugins.py --no-cov
 
 coverage: setup      ## what the default suite reaches of everything

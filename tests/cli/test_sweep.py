@@ -646,7 +646,7 @@ def test_the_schema_of_a_file_is_printed(modeldyno: Callable[..., CommandResult]
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.slow  # tests/api/test_sweep.py sweeps one
+@pytest.mark.slow  # tests/sweeps/api/test_sweep.py sweeps one
 def test_a_real_model_is_swept(modeldyno: Callable[..., CommandResult]) -> None:
     """ONNX Runtime, in child processes: the default, the search, and a verdict with its certainty."""
     pytest.importorskip("onnxruntime")

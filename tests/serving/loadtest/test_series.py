@@ -120,7 +120,7 @@ def test_a_trial_is_no_limit_of_the_first_request() -> None:
     assert (result["first_call"] or 0) >= 0.9
 
 
-@pytest.mark.slow  # tests/api/test_load.py finds one
+@pytest.mark.slow  # tests/serving/api/test_load.py finds one
 def test_a_search_brackets_the_largest_load_that_holds(server: str) -> None:
     """With two workers of 20 ms, four slots wait for 40 ms, and eight for 80."""
     what = CapacitySearch(bounds=(BOUND,), start=2, most=16, measurements=4, patience=2.0)

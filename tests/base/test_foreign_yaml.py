@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.documents.test_yaml_file import PAYLOADS
+from tests.base.test_yaml_file import PAYLOADS
 
 from modeldyno.base.errors import RequestError
 from modeldyno.base.yaml_file import read_foreign_yaml

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from modeldyno.base.result.result import Event
 
 pytestmark = pytest.mark.usefixtures("brief_measurements")
-DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx"
+DIGITS = Path(__file__).parents[3] / "examples" / "digits" / "digits.onnx"
 QUICK = modeldyno.Plan(max_time=0.3, min_time=0.02, min_runs=5, precision=0.5)
 
 

@@ -13,7 +13,7 @@ from modeldyno.base.errors import RequestError
 from modeldyno.compat.recommendations import Recommendations
 
 pytestmark = pytest.mark.usefixtures("brief_measurements")
-DIGITS = str(Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx")
+DIGITS = str(Path(__file__).parents[3] / "examples" / "digits" / "digits.onnx")
 RAW = np.full((4, 8), 8, dtype=np.uint8)
 
 

@@ -52,7 +52,7 @@ from modeldyno.testing.sample_results import (
     an_outline,
 )
 
-GOLDEN = Path(__file__).parents[1] / "golden"
+GOLDEN = Path(__file__).parents[2] / "golden"
 UNBOUNDED = Measurement(metric="throughput", value=2.5, interval=Interval(low=-inf, high=inf), runs=(2.5,))
 
 

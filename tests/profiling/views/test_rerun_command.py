@@ -156,7 +156,7 @@ def test_what_was_watched_is_watched_again() -> None:
 
 def test_the_models_of_its_server_stand_beside_it_again(tmp_path: Path) -> None:
     """Each with its name, its load, its own settings and its inputs, whatever its path is called."""
-    digits = Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx"
+    digits = Path(__file__).parents[3] / "examples" / "digits" / "digits.onnx"
     (tmp_path / "an other").mkdir()
     other = shutil.copy(digits, tmp_path / "an other" / "other.onnx")
     beside = (
@@ -178,7 +178,7 @@ def test_the_models_of_its_server_stand_beside_it_again(tmp_path: Path) -> None:
 
 def test_a_sweep_of_several_models_of_a_server_is_asked_for_again() -> None:
     """Their settings are those of the study; a name and trust are given again, too."""
-    digits = Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx"
+    digits = Path(__file__).parents[3] / "examples" / "digits" / "digits.onnx"
     config = {
         "model": str(digits), "backend": "triton", "name": "own", "set": {"tagger.instances": 2},
         "space": {"tagger.batch_size": [1, 2]}, "beside": [f"{digits} name=tagger concurrency=2"],

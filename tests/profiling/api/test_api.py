@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.usefixtures("brief_measurements")
 api_profile = import_module("modeldyno.profiling.api.profile")
 QUICK = Plan(min_time=0.05, min_runs=5, max_time=2.0, precision=0.5)
-DIGITS = str(Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx")
+DIGITS = str(Path(__file__).parents[3] / "examples" / "digits" / "digits.onnx")
 STEADY = "call:modeldyno.testing.known_latency:steady"
 
 

@@ -17,7 +17,7 @@ from modeldyno.base.metrics.metric import METRICS, Query
 from modeldyno.comparison.views.changes import sentence
 
 pytestmark = pytest.mark.usefixtures("brief_measurements")
-DIGITS = Path(__file__).parents[2] / "examples" / "digits"
+DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 
 
 def evaluated(**options: Any) -> modeldyno.Result:

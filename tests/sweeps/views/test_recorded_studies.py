@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from modeldyno.base.report.blocks import Block
     from modeldyno.sweeps.study.study import Candidate, Study
 
-RECORDED = sorted((Path(__file__).parents[1] / "golden" / "studies").glob("*.json.xz"))
+RECORDED = sorted((Path(__file__).parents[2] / "golden" / "studies").glob("*.json.xz"))
 PERCENTILES = ("p50", "p90", "p95", "p99")
 
 

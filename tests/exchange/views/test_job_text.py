@@ -26,7 +26,7 @@ from modeldyno.sweeps.build import build_study
 from modeldyno.sweeps.study.study import Budget, Study
 from modeldyno.testing.sample_results import a_job, a_result
 
-MODEL = str(Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx")
+MODEL = str(Path(__file__).parents[3] / "examples" / "digits" / "digits.onnx")
 
 
 def test_a_profile_is_read_back(tmp_path: Path) -> None:
