@@ -29,42 +29,56 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from contextlib import AbstractContextManager
     from typing import TextIO
-COMMANDS = {
-    "inspect": "Count what a model costs without running it: parameters, MACs, memory.",
-    "profile": "Measure a model in a process: latency, throughput, memory.",
-    "load": "Load-test a model behind a server: latency, throughput, the largest load within bounds.",
-    "serve": "Start a server for a model and leave it running: a URL to load.",
-    "servers": "List the servers that run, with what they use, or stop them.",
-    "sweep": "Find the best configuration within bounds, with its confidence.",
-    "compare": "Compare models: which is better, by how much, how surely, and why.",
-    "advise": "Try optimizations of a model and report what helped and what it cost.",
-    "explain": "Explain a latency hop by hop: from the bound of the hardware to a request under load.",
-    "convert": "Convert a model into other forms, and judge whether each is still the model.",
-    "run": "Run a script with @profiled functions, or the jobs of a YAML file.",
-    "devices": "Show what the GPUs of this machine do now: use, memory, power, processes.",
-    "check": "Check a saved result against bounds and a baseline (CI gate).",
-    "comment": "Post the verdict of a gate as a comment on a pull or merge request.",
-    "doctor": "Measure how often a gate would be wrong on this machine, and how to improve it.",
-    "export": "Export a result or a study to MLflow, TensorBoard, W&B, Perfetto or Prometheus.",
-    "import": "Import measurements of AIPerf, GuideLLM, LoadGen, perf_analyzer or vLLM's bench.",
-    "reconcile": "Say why another load generator reports other times of the same server.",
-    "verify": "Recompute every figure of a saved document, and say whether it holds.",
-    "show": "Show a saved result, or one number of it.",
-    "report": "Write results, studies, comparisons as HTML, PDF, Markdown, CSV or JSON.",
-    "trend": "Show the history of a metric over the stored results, and where it changed.",
-    "list": "List stored results and studies.",
-    "tag": "Give a stored result a name.",
-    "rm": "Remove results from the store.",
-    "prune": "Remove old results that nothing refers to.",
-    "registry": "Register models: they are converted, measured by workers, and asked for.",
-    "worker": "Do what the registry has queued, while this machine is idle.",
-    "ui": "Show what the store has in the browser: models, results, studies, tasks.",
-    "engine": "Install serving engines, each into its own environment.",
-    "plugins": "List loaders, backends and their knobs, probes, reporters.",
-    "schema": "Print the JSON Schema of a result or of a sweep file.",
-    "help": "Show how a command is used.",
+GROUPS = {
+    "Measure": {
+        "inspect": "Count parameters, MACs and memory of a model without running it.",
+        "profile": "Measure a model in a process: latency, throughput, memory.",
+        "explain": "Explain a latency hop by hop, down to the bound of the hardware.",
+        "run": "Run a script with @profiled functions, or the jobs of a file.",
+        "devices": "Show what the GPUs do now: use, memory, power, processes.",
+    },
+    "Serve": {
+        "load": "Load-test a model behind a server; find the largest load.",
+        "serve": "Start a server for a model and leave it running: a URL to load.",
+        "servers": "List the servers that run, with what they use, or stop them.",
+        "engine": "Install serving engines, each into its own environment.",
+    },
+    "Choose": {
+        "sweep": "Find the best configuration within bounds, with its confidence.",
+        "advise": "Try optimizations of a model; report what helped and its cost.",
+        "convert": "Convert a model into other forms; judge each against it.",
+    },
+    "Judge": {
+        "compare": "Compare models: which is better, by how much, how surely, why.",
+        "check": "Check a saved result against bounds and a baseline (CI gate).",
+        "comment": "Post the verdict of a gate on a pull or merge request.",
+        "doctor": "Measure how often a gate would be wrong on this machine.",
+        "trend": "Show the history of a metric, and where it changed.",
+        "verify": "Recompute every figure of a saved document.",
+    },
+    "Keep": {
+        "list": "List stored results and studies.",
+        "show": "Show a saved result, or one number of it.",
+        "report": "Write documents as HTML, PDF, Markdown, CSV or JSON.",
+        "tag": "Give a stored result a name.",
+        "rm": "Remove results from the store.",
+        "prune": "Remove old results that nothing refers to.",
+        "export": "Export to MLflow, TensorBoard, W&B, Perfetto or Prometheus.",
+        "import": "Import from AIPerf, GuideLLM, LoadGen, perf_analyzer or vLLM.",
+        "reconcile": "Explain why another load generator reports other times.",
+        "registry": "Manage registered models: convert, measure and query them.",
+        "worker": "Run the tasks of the registry while this machine is idle.",
+        "ui": "Open the dashboard: models, results, studies, tasks.",
+    },
+    "Installation": {
+        "plugins": "List loaders, backends and their knobs, probes, reporters.",
+        "schema": "Print the JSON Schema of a result or of a sweep file.",
+        "help": "Show how a command is used.",
+    },
 }
-"""Command to its summary; with this table ``--help`` need not import the commands."""
+"""Heading to its commands, each with its summary; with this table ``--help`` need not import them."""
+COMMANDS = {name: summary for group in GROUPS.values() for name, summary in group.items()}
+"""Command to its summary."""
 
 _TOGETHER = {
     "documents": "check comment export import reconcile verify show report list tag rm prune trend schema",
@@ -134,8 +148,10 @@ class _Commands(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         del ctx
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        width = max(map(len, COMMANDS))
+        for heading, commands in GROUPS.items():
+            with formatter.section(heading):
+                formatter.write_dl([(name.ljust(width), summary) for name, summary in commands.items()])
 
 
 def _check_values(command: click.Command, arguments: Sequence[str]) -> None:

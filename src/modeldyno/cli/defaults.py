@@ -12,9 +12,9 @@ RANKS = ("best-load", "each-load")
 MODULE_ORDERS = ("order", "macs", "parameters", "flops", "weight_bytes", "bytes")
 SCHEMAS = ("result", "sweep", "job")
 JOB_COMMANDS = (
-    "inspect", "profile", "load", "serve", "sweep", "compare", "advise", "explain", "convert", "devices",
-    "check", "comment", "doctor", "export", "import", "reconcile", "verify", "show", "report", "trend",
-    "list", "tag", "rm", "prune", "worker", "ui",
+    "inspect", "profile", "explain", "devices", "load", "serve", "sweep", "advise", "convert",
+    "compare", "check", "comment", "doctor", "trend", "verify", "list", "show", "report", "tag", "rm",
+    "prune", "export", "import", "reconcile", "worker", "ui",
 )  # fmt: skip
 """Commands that a job file can be of."""
 
