@@ -77,12 +77,14 @@ class Calls(asyncio.Protocol):
         """Say hello, and take any number of bytes."""
         self.transport = transport
         self.rest = b""
-        transport.write(frame(frames.SETTINGS, 0, 0) + frame(frames.WINDOW, 0, 0, (1 << 30).to_bytes(4)))
+        transport.write(
+            frame(frames.SETTINGS, 0, 0) + frame(frames.WINDOW_UPDATE, 0, 0, (1 << 30).to_bytes(4))
+        )
 
     def data_received(self, data: bytes) -> None:
         """Answer all calls that are whole."""
         data = self.rest + data
-        at = len(frames.PREFACE) if data.startswith(frames.PREFACE) else 0
+        at = len(frames.CLIENT_PREFACE) if data.startswith(frames.CLIENT_PREFACE) else 0
         answers = []
         while len(data) - at >= frames.HEAD_SIZE:
             high, low, kind, flags, number = frames.read_head(data, at)
@@ -107,7 +109,9 @@ def _reply() -> list[bytes]:
     parts = [
         frame(frames.HEADERS, frames.END_HEADERS, 0, head),
         frame(frames.DATA, 0, 0, b"\0" + len(MESSAGE).to_bytes(4) + MESSAGE),
-        frame(frames.HEADERS, frames.WHOLE, 0, encode_literal([(b"grpc-status", b"0")], learn=False)),
+        frame(
+            frames.HEADERS, frames.END_OF_REQUEST, 0, encode_literal([(b"grpc-status", b"0")], learn=False)
+        ),
     ]
     messages = [b""]
     for part in parts:

@@ -766,7 +766,7 @@ def test_the_reference_model_is_not_loaded_on_a_busy_machine(
 
 def test_a_shift_counts_the_time_with_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also while the task is still being done."""
-    shift, now = worker_module._Shift(began=100.0), 110.0
+    shift, now = worker_module._WorkTimer(began=100.0), 110.0
     monkeypatch.setattr(worker_module, "monotonic", lambda: now)
     with shift.task():
         now = 115.0

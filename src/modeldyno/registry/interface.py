@@ -75,7 +75,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AskedFor:
+class RequestedMeasurements:
     """What was ever to be measured."""
 
     versions: frozenset[tuple[str, int]]
@@ -228,7 +228,7 @@ class Registry(Protocol):
         Empty stands for those that any machine may do.
         """
 
-    def asked_for(self, target: str) -> AskedFor:
+    def asked_for(self, target: str) -> RequestedMeasurements:
         """Return what was ever to be measured on a target, and of which versions on any."""
 
     def announce(self, worker: Worker, target: HardwareTarget) -> None:

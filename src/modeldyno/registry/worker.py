@@ -110,7 +110,7 @@ class TaskDone:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Post:
+class _WorkerContext:
     """A worker at its device."""
 
     worker: Worker
@@ -119,7 +119,7 @@ class _Post:
     begin: Callable[[Task], None]
     tell: Callable[[str], None]
 
-    shift: _Shift
+    shift: _WorkTimer
 
     def announce(self, registry: Registry, state: str) -> None:
         now = replace(self.worker, state=state, alive=self.shift.alive(), worked=self.shift.worked())
@@ -127,7 +127,7 @@ class _Post:
 
 
 @dataclass(slots=True)
-class _Shift:
+class _WorkTimer:
     """How long a worker is there, how much of it it has worked, and what it knows of its device."""
 
     began: float
@@ -220,8 +220,10 @@ def run_worker(
     here = target_here(options.device, options.target_name)
     with plugins.store() as store, counted_interrupts() as interrupts:
         target = known_target(here, store.registry)
-        worker, shift = new_worker(target), _Shift(began=monotonic())
-        post = _Post(worker=worker, target=target, options=options, begin=begin, tell=tell, shift=shift)
+        worker, shift = new_worker(target), _WorkTimer(began=monotonic())
+        post = _WorkerContext(
+            worker=worker, target=target, options=options, begin=begin, tell=tell, shift=shift
+        )
         most = options.patience if options.once else math.inf
         patience = OutagePatience(pause=pause, tell=tell, interrupts=interrupts, most=most)
         patient = patient_store(store, patience)
@@ -259,7 +261,7 @@ class _Tried:
     def to_leave(self) -> list[int]:
         return [each for each in self.ids if each not in self.again]
 
-    def add(self, ended: TaskDone, post: _Post) -> None:
+    def add(self, ended: TaskDone, post: _WorkerContext) -> None:
         """Note a task that was done; a doubtful figure is taken once more by a worker that waits."""
         task = ended.task
         first = task.id not in self.ids
@@ -272,7 +274,7 @@ class _Tried:
                 self.again.add(task.id)
 
 
-def _work(store: Store, post: _Post, interrupts: Sized, done: Callable[[TaskDone], None]) -> str:
+def _work(store: Store, post: _WorkerContext, interrupts: Sized, done: Callable[[TaskDone], None]) -> str:
     """Work until interrupted, or with `once` until nothing is left; return what keeps it from the rest."""
     registry, options, shift = store.registry, post.options, post.shift
     checked, tried = -math.inf, _Tried()
@@ -299,7 +301,7 @@ def _work(store: Store, post: _Post, interrupts: Sized, done: Callable[[TaskDone
 
 
 def _rest(
-    registry: Registry, post: _Post, interrupts: Sized, tried: _Tried, opening: datetime | None
+    registry: Registry, post: _WorkerContext, interrupts: Sized, tried: _Tried, opening: datetime | None
 ) -> str | None:
     """Wait a moment, as nothing can be done now; return why the worker ends, if it does, or nothing."""
     options, shift = post.options, post.shift
@@ -326,17 +328,17 @@ def _rest(
     return None
 
 
-def _is_left(registry: Registry, post: _Post) -> bool:
+def _is_left(registry: Registry, post: _WorkerContext) -> bool:
     """Return whether there is a task for this worker that may be done soon."""
     return not registry.targets_waited_for(_SOON).isdisjoint({"", post.target.id})
 
 
-def _say_when(post: _Post, opening: datetime | None) -> None:
+def _say_when(post: _WorkerContext, opening: datetime | None) -> None:
     if opening:
         post.tell(f"Outside its windows a worker does nothing; the next one begins at {opening:%H:%M}.")
 
 
-def _do_next(registry: Registry, post: _Post, interrupts: Sized, tried: _Tried) -> TaskDone | None:
+def _do_next(registry: Registry, post: _WorkerContext, interrupts: Sized, tried: _Tried) -> TaskDone | None:
     """Do the first task that can be done, a conversion where others use the device; None if there is none."""
     task = registry.claim(
         post.worker,
@@ -349,7 +351,7 @@ def _do_next(registry: Registry, post: _Post, interrupts: Sized, tried: _Tried) 
     return _do(task, registry, post, interrupts, once_more=once_more)
 
 
-def _look_after_figures(store: Store, post: _Post, interrupts: Sized, *, opens: bool) -> None:
+def _look_after_figures(store: Store, post: _WorkerContext, interrupts: Sized, *, opens: bool) -> None:
     """Send what is due to webhooks, check the machine if the worker may work now, and queue what is stale."""
     registry = store.registry
     webhooks.send_due(registry, most=_MESSAGES, hooks=post.options.hooks)
@@ -359,7 +361,7 @@ def _look_after_figures(store: Store, post: _Post, interrupts: Sized, *, opens: 
 
 
 @contextmanager
-def _turn(post: _Post, interrupts: Sized) -> Iterator[None]:
+def _turn(post: _WorkerContext, interrupts: Sized) -> Iterator[None]:
     """Be the only worker of this device during the block; interrupted, do not wait for that."""
     with ExitStack() as held:
         while not interrupts:
@@ -371,7 +373,7 @@ def _turn(post: _Post, interrupts: Sized) -> Iterator[None]:
         yield
 
 
-def _check_machine(store: Store, post: _Post, interrupts: Sized) -> None:
+def _check_machine(store: Store, post: _WorkerContext, interrupts: Sized) -> None:
     """Take the daily reading of the reference model, if the processor is idle now."""
     if post.options.device != CPU or not canary.is_due(store, post.target.id):
         return
@@ -385,7 +387,9 @@ def _check_machine(store: Store, post: _Post, interrupts: Sized) -> None:
             post.tell(change)
 
 
-def _do(task: Task, registry: Registry, post: _Post, interrupts: Sized, *, once_more: bool) -> TaskDone:
+def _do(
+    task: Task, registry: Registry, post: _WorkerContext, interrupts: Sized, *, once_more: bool
+) -> TaskDone:
     """Do a task that is leased, and hand in what came of it; a doubtful figure may be due `once_more` now."""
     post.announce(registry, task.label)
     begin = monotonic()
@@ -405,7 +409,7 @@ def _do(task: Task, registry: Registry, post: _Post, interrupts: Sized, *, once_
     return TaskDone(task=task, outcome=outcome, lost=not held, seconds=monotonic() - begin)
 
 
-def _outcome(task: Task, registry: Registry, post: _Post, interrupts: Sized) -> Outcome:
+def _outcome(task: Task, registry: Registry, post: _WorkerContext, interrupts: Sized) -> Outcome:
     """Convert at once; measure only on an idle device. What cannot be done now is queued as it was."""
     try:
         return _attempt(task, registry, post, interrupts)
@@ -422,7 +426,7 @@ def _outcome(task: Task, registry: Registry, post: _Post, interrupts: Sized) -> 
         return Outcome(state=TaskState.QUEUED, why=str(error))
 
 
-def _attempt(task: Task, registry: Registry, post: _Post, interrupts: Sized) -> Outcome:
+def _attempt(task: Task, registry: Registry, post: _WorkerContext, interrupts: Sized) -> Outcome:
     """Do a task, with the lock of the device while it is measured.
 
     Raises:
@@ -452,7 +456,7 @@ def local_now() -> datetime:
     return datetime.now()  # noqa: DTZ005 - windows are in local time
 
 
-def _glance(post: _Post, what: str, interrupts: Sized) -> None:
+def _glance(post: _WorkerContext, what: str, interrupts: Sized) -> None:
     """Look once: loading for a device that is in use would be in vain, and would disturb who uses it.
 
     Raises:
@@ -462,14 +466,16 @@ def _glance(post: _Post, what: str, interrupts: Sized) -> None:
         pass
 
 
-def _was_idle(post: _Post) -> bool:
+def _was_idle(post: _WorkerContext) -> bool:
     """Return whether the worker's own measurement, which others did not disturb, ended just now."""
     rule = post.options.idle
     return monotonic() - post.shift.seen_idle < rule.samples * rule.period
 
 
 @contextmanager
-def _device_held(post: _Post, what: str, interrupts: Sized, samples: int | None = None) -> Iterator[None]:
+def _device_held(
+    post: _WorkerContext, what: str, interrupts: Sized, samples: int | None = None
+) -> Iterator[None]:
     """Hold the device during the block; a worker that waits tells who else uses it, and looks again.
 
     Others who want to measure wait while it is looked at, so that it is idle in their turn, too. It is looked
@@ -498,7 +504,9 @@ def _without_numbers(why: str) -> str:
     return _NUMBER.sub("", why)
 
 
-def _hold(held: ExitStack, post: _Post, what: str, rule: IdleRule, interrupts: Sized, patience: float) -> str:
+def _hold(
+    held: ExitStack, post: _WorkerContext, what: str, rule: IdleRule, interrupts: Sized, patience: float
+) -> str:
     """Enter the lock of the device if it is idle; else return who uses it.
 
     A lock is free for half a second between two commands in a row, and is waited for.
@@ -519,12 +527,12 @@ def _is_doubtful(outcome: Outcome) -> bool:
     return outcome.figure is not None and outcome.figure.state is FigureState.DOUBTFUL
 
 
-def _disregards_others(post: _Post) -> bool:
+def _disregards_others(post: _WorkerContext) -> bool:
     """Return whether figures are taken beside whatever others use: doubtful ones are not taken again."""
     return post.options.device == CPU and post.options.idle.cpu >= 1
 
 
-def _why_busy(post: _Post) -> str:
+def _why_busy(post: _WorkerContext) -> str:
     """Look once whether the device is idle now; return who uses it, or nothing."""
     try:
         with idle_device(post.options.device, "modeldyno worker", IdleRule(samples=1)):
@@ -533,7 +541,7 @@ def _why_busy(post: _Post) -> str:
         return str(error)
 
 
-def _becomes_idle(post: _Post, doubtful: Sequence[Task], interrupts: Sized) -> bool:
+def _becomes_idle(post: _WorkerContext, doubtful: Sequence[Task], interrupts: Sized) -> bool:
     """Wait a while for an idle device, and tell for what and how long; return whether it is idle."""
     device, end, reported = post.options.device, monotonic() + _PATIENCE, False
     while not interrupts and (busy := _why_busy(post)):
@@ -555,7 +563,7 @@ def _deferral(task: Task) -> float:
 
 
 @contextmanager
-def _renewing(task: Task, post: _Post) -> Iterator[None]:
+def _renewing(task: Task, post: _WorkerContext) -> Iterator[None]:
     """Renew the lease of a task, and say that the worker is there, while the block runs."""
     ended = threading.Event()
 

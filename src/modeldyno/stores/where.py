@@ -16,8 +16,8 @@ from modeldyno.base.result.where import (
     CreatedSince,
     HasFailed,
     Not,
-    Set,
-    Worded,
+    SettingCondition,
+    TextCondition,
     bound_side,
     conditions,
     fold_case,
@@ -76,10 +76,10 @@ def _condition(connection: Connection, condition: Condition) -> ColumnElement[bo
             holds = _COMPARE[sign_of(constraint)](number, constraint.bound)
             query = NUMBERS.c.query == _key(str(kept_query(constraint)))
             return exists().where(NUMBERS.c.result_id == RESULTS.c.id, query, holds)
-        case Worded(field=field, text=text, contained=contained):
+        case TextCondition(field=field, text=text, contained=contained):
             holds = _worded(connection, _COLUMNS[field], text, contained=contained)
             return exists().where(TAGS.c.result_id == RESULTS.c.id, holds) if field == "tag" else holds
-        case Set(name=name):
+        case SettingCondition(name=name):
             holds = _set(connection, condition)
             return exists().where(FACTS.c.result_id == RESULTS.c.id, FACTS.c.name == _key(name), holds)
         case CreatedSince(time=time):
@@ -99,7 +99,7 @@ def _worded(
     return func.lower(plain).contains(fold_case(text), autoescape=True)
 
 
-def _set(connection: Connection, condition: Set) -> ColumnElement[bool]:
+def _set(connection: Connection, condition: SettingCondition) -> ColumnElement[bool]:
     if condition.sign == "~":
         return _worded(connection, FACTS.c.text, condition.text, contained=True)
     as_number = _COMPARE[condition.sign](FACTS.c.number, condition.number)
@@ -112,7 +112,7 @@ def _set(connection: Connection, condition: Set) -> ColumnElement[bool]:
 def _check_name(connection: Connection, condition: Condition) -> None:
     """Refuse a setting or a scope that no Result has, as it is misspelt; in an empty store, none is."""
     match condition:
-        case Set(name=name) if name.startswith(CONFIG):
+        case SettingCondition(name=name) if name.startswith(CONFIG):
             column, prefix = FACTS.c.name, CONFIG
         case Bounded(constraint=constraint) if constraint.query.scope:
             name = str(kept_query(constraint))

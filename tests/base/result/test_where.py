@@ -182,4 +182,8 @@ def test_only_letters_a_to_z_lose_their_case() -> None:
 def test_the_conditions_of_an_expression() -> None:
     expression = parse("name = a or not (failed and batch_size = 8)", now=NOW)
 
-    assert [type(each).__name__ for each in conditions(expression)] == ["Worded", "HasFailed", "Set"]
+    assert [type(each).__name__ for each in conditions(expression)] == [
+        "TextCondition",
+        "HasFailed",
+        "SettingCondition",
+    ]

@@ -14,8 +14,8 @@ from modeldyno.base.result.where import (
     Expression,
     HasFailed,
     Not,
-    Set,
-    Worded,
+    SettingCondition,
+    TextCondition,
     conditions,
 )
 from modeldyno.base.result.where_text import parse
@@ -44,7 +44,7 @@ def test_a_bound_is_that_of_require() -> None:
 
 
 def test_and_binds_closer_than_or() -> None:
-    a, b, c = (Worded(field="name", text=text) for text in "abc")
+    a, b, c = (TextCondition(field="name", text=text) for text in "abc")
 
     assert read("name = a or name = b and name = c") == AnyOf(parts=(a, AllOf(parts=(b, c))))
     assert read("(name = a OR name == b) AND name = c") == AllOf(parts=(AnyOf(parts=(a, b)), c))
@@ -54,20 +54,24 @@ def test_and_binds_closer_than_or() -> None:
 
 def test_a_value_is_a_word_several_words_or_quoted() -> None:
     assert read("name ~ my net and failed") == AllOf(
-        parts=(Worded(field="name", text="my net", contained=True), HasFailed())
+        parts=(TextCondition(field="name", text="my net", contained=True), HasFailed())
     )
-    assert read("""name = "and (x) = 'y'" """) == Worded(field="name", text="and (x) = 'y'")
-    assert read("tag = ''") == Worded(field="tag", text="")
-    assert read("tag = @main") == Worded(field="tag", text="@main")
+    assert read("""name = "and (x) = 'y'" """) == TextCondition(field="name", text="and (x) = 'y'")
+    assert read("tag = ''") == TextCondition(field="tag", text="")
+    assert read("tag = @main") == TextCondition(field="tag", text="@main")
 
 
 def test_settings_are_named_alone_or_below_config() -> None:
-    assert read("batch_size >= 8") == Set(name="config.batch_size", sign=">=", text="8", number=8.0)
-    assert read("config.macs = 1e3") == Set(name="config.macs", sign="=", text="1e3", number=1000.0)
-    assert read("precision ~ fp") == Set(name="config.precision", sign="~", text="fp")
-    assert read("note = -") == Set(name="config.note", sign="=", text="-")
-    assert read("device = cuda:0") == Set(name="config.device", sign="=", text="cuda:0")
-    assert read("surely = 1") == Set(name="config.surely", sign="=", text="1", number=1.0)
+    assert read("batch_size >= 8") == SettingCondition(
+        name="config.batch_size", sign=">=", text="8", number=8.0
+    )
+    assert read("config.macs = 1e3") == SettingCondition(
+        name="config.macs", sign="=", text="1e3", number=1000.0
+    )
+    assert read("precision ~ fp") == SettingCondition(name="config.precision", sign="~", text="fp")
+    assert read("note = -") == SettingCondition(name="config.note", sign="=", text="-")
+    assert read("device = cuda:0") == SettingCondition(name="config.device", sign="=", text="cuda:0")
+    assert read("surely = 1") == SettingCondition(name="config.surely", sign="=", text="1", number=1.0)
 
 
 def test_equal_numbers_may_differ_by_a_billionth() -> None:

@@ -51,7 +51,7 @@ def settings(**values: int) -> bytes:
 
 
 def window(number: int, size: int) -> bytes:
-    return frame(frames.WINDOW, 0, number, size.to_bytes(4))
+    return frame(frames.WINDOW_UPDATE, 0, number, size.to_bytes(4))
 
 
 class Pipe:
@@ -74,7 +74,7 @@ class Pipe:
 
     def frames(self) -> list[tuple[int, int, int, bytes]]:
         """Take what was written: kind, flags, stream, body."""
-        sent_frames, rest = [], self.written.removeprefix(frames.PREFACE)
+        sent_frames, rest = [], self.written.removeprefix(frames.CLIENT_PREFACE)
         while rest:
             end = 9 + int.from_bytes(rest[:3])
             sent_frames.append((rest[3], rest[4], int.from_bytes(rest[5:9]), rest[9:end]))
@@ -129,7 +129,7 @@ def made(
     pipe, ends = Pipe(), Ends()
     channel = Http2Connection(ends, CallTemplate(target, 1.5), share)
     channel.connection_made(pipe)
-    assert pipe.written.startswith(frames.PREFACE)
+    assert pipe.written.startswith(frames.CLIENT_PREFACE)
     channel.data_received(hello)
     pipe.frames()
     return channel, pipe, ends
@@ -295,7 +295,7 @@ def test_a_server_that_leaves_gets_no_more_calls_and_answers_those_it_has() -> N
     """The call that it has not seen goes elsewhere; the connection ends with the last answer."""
     channel, pipe, ends = made()
     _, unseen = called(channel, 2)
-    channel.data_received(frame(frames.AWAY, 0, 0, (1).to_bytes(4) + bytes(4)))
+    channel.data_received(frame(frames.GOAWAY, 0, 0, (1).to_bytes(4) + bytes(4)))
     assert channel.full
     assert ends.reported == ["connection_ready", "connection_closed", unseen]
     assert not pipe.aborted
@@ -311,9 +311,9 @@ def test_a_call_that_the_server_resets_has_failed(code: int, outcome: RequestOut
     """Except one that it refuses: that is sent again."""
     channel, _, ends = made()
     _, refused = called(channel, 2)
-    channel.data_received(frame(frames.RESET, 0, 1, code.to_bytes(4)))
-    channel.data_received(frame(frames.RESET, 0, 1, code.to_bytes(4)))
-    channel.data_received(frame(frames.RESET, 0, 3, (7).to_bytes(4)))
+    channel.data_received(frame(frames.RST_STREAM, 0, 1, code.to_bytes(4)))
+    channel.data_received(frame(frames.RST_STREAM, 0, 1, code.to_bytes(4)))
+    channel.data_received(frame(frames.RST_STREAM, 0, 3, (7).to_bytes(4)))
     assert ends.outcomes == [outcome]
     assert ends.reported[-1] is refused
 
@@ -324,7 +324,7 @@ def test_a_call_that_is_given_up_is_told_to_the_server_and_its_answer_ignored() 
     given_up, other = called(channel, 2)
     pipe.frames()
     channel.drop(given_up)
-    assert pipe.frames() == [(frames.RESET, 0, 1, (8).to_bytes(4))]
+    assert pipe.frames() == [(frames.RST_STREAM, 0, 1, (8).to_bytes(4))]
     channel.data_received(answer(1))
     channel.data_received(headers(3, b"\xc0\xbf") + data(3) + trailers(3, b"\xbe"))
     assert [call for call, _, _ in ends.ended] == [other]
@@ -381,7 +381,7 @@ BROKEN = {
     "HTTP/1.1": b"HTTP/1.1 400 Bad Request\r\n\r\n",
     "a frame that is too long": frame(frames.DATA, 0, 1, size=1 << 19),
     "an index of nothing": headers(1, b"\xff\x7f"),
-    "a push": frame(frames.PROMISE, 0, 1, bytes(8)),
+    "a push": frame(frames.PUSH_PROMISE, 0, 1, bytes(8)),
     "headers that do not go on": frame(frames.HEADERS, 0, 1, HEAD) + data(1),
     "headers that go on without beginning": frame(frames.CONTINUATION, 0, 1, HEAD),
     "all padding": frame(frames.HEADERS, frames.END_HEADERS | frames.PADDED, 1, b"\7abc"),
@@ -430,8 +430,8 @@ def test_a_server_that_has_sent_much_hears_that_it_may_go_on(monkeypatch: pytest
     pipe.frames()
     channel.data_received(headers(1) + data(1, bytes(700)))
     assert pipe.frames() == [
-        (frames.WINDOW, 0, 0, (705).to_bytes(4)),
-        (frames.WINDOW, 0, 1, (705).to_bytes(4)),
+        (frames.WINDOW_UPDATE, 0, 0, (705).to_bytes(4)),
+        (frames.WINDOW_UPDATE, 0, 1, (705).to_bytes(4)),
     ]
     channel.data_received(data(1, bytes(100)))
     assert pipe.frames() == []
@@ -445,7 +445,7 @@ def test_an_answer_before_all_was_sent_ends_the_sending() -> None:
     channel.data_received(
         trailers(1, encode_literal([(b":status", b"200"), (b"grpc-status", b"8")], learn=False))
     )
-    assert pipe.frames() == [(frames.RESET, 0, 1, (8).to_bytes(4))]
+    assert pipe.frames() == [(frames.RST_STREAM, 0, 1, (8).to_bytes(4))]
     assert ends.outcomes == [RequestOutcome.REJECTED]
     channel.data_received(window(0, 1 << 20))
     assert pipe.frames() == []

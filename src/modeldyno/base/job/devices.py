@@ -25,7 +25,7 @@ class DevicePeaks:
     name: str
     flops: dict[str, float]
     """Dtype to operations per second of dense matrix products; ``tf32`` is a mode of float32 products.
-    Products of 16 ~    bits and fewer accumulate in 32, as frameworks require."""
+    Products of 16 bits and fewer accumulate in 32, as frameworks require."""
     bandwidth: float
     """Bytes per second of its memory."""
     memory: int

@@ -55,7 +55,7 @@ class Job:
     """Whether files that run code on loading may be loaded (in the child process)."""
     beside: tuple[Job, ...] = ()
     """Models that the same server hosts at the same time, each named, with its own knobs and load; their
-    measurements ~    have their names as the scope."""
+    measurements have their names as the scope."""
 
     def at(self, point: Mapping[str, KnobValue]) -> Job:
         """Return the same Job with other values of knobs."""

@@ -43,7 +43,7 @@ class Load:
     arrivals: Arrivals = Arrivals.CLOSED
     concurrency: int | None = None
     """Closed loop: the slots. Otherwise the most requests in flight; further ones wait, and their latency
-    includes the ~    wait. None is one slot, or no limit."""
+    includes the wait. None is one slot, or no limit."""
     rate: float | None = None
     """Mean rate at which requests are due, or sequences begin; None in a closed loop or for a trace."""
     burst: int = 1

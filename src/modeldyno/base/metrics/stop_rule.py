@@ -138,17 +138,17 @@ def measure_until_stable(  # noqa: PLR0913 - each hook is another's business
 
     Args:
         draw: makes up to so many timed calls and returns the seconds of each, in order; empty at the end of
-        the ~            calls, which ends the measurement. The first draw returns at least one.
+        the calls, which ends the measurement. The first draw returns at least one.
         plan: what to reach, and the limits.
         clock: monotonic seconds.
         interrupted: whether to stop now; called after every chunk of calls.
         watch: receives the progress after every chunk of calls.
         agreed: called whenever a phase is complete, if several processes measure in turns: whether the others
-        have ~            completed it, too. The phases of all then cover the same time, and to keep it so, no
-        drift restarts ~            any of them.
+        have completed it, too. The phases of all then cover the same time, and to keep it so, no
+        drift restarts any of them.
         aside: entered around what takes memory that is not the model's: room for samples, their assessment.
         revise: returns the plan as it is by now; called after every chunk of calls, as their times may set
-        limits ~            that nobody knew before.
+        limits that nobody knew before.
     """
     bench = _Sampler(
         draw=draw,

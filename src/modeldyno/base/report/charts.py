@@ -86,7 +86,7 @@ class Plot(Printable):
     bands: tuple[Band, ...] = ()
     stacked: bool = False
     """Whether the series are stacked areas with steps, each level held until the next point; they then have
-    the ~    same `x`."""
+    the same `x`."""
     note: str = ""
     """What the chart leaves out."""
 

@@ -37,7 +37,7 @@ class Bounded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Worded:
+class TextCondition:
     """A text equals another, or contains it: the name, the backend, or one of the tags."""
 
     field: str
@@ -46,7 +46,7 @@ class Worded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Set:
+class SettingCondition:
     """A setting or a fact compares with a value as text or as a number."""
 
     name: str
@@ -91,7 +91,7 @@ class AnyOf:
     parts: tuple[Expression, ...]
 
 
-Condition = Bounded | Worded | Set | CreatedSince | HasFailed
+Condition = Bounded | TextCondition | SettingCondition | CreatedSince | HasFailed
 Expression = Condition | Not | AllOf | AnyOf
 
 
@@ -217,10 +217,10 @@ def _holds(condition: Condition, result: Result, tags: Collection[str]) -> bool:
             number = kept_numbers(result).get(str(kept_query(constraint)))
             value = None if number is None else getattr(number, bound_side(condition))
             return value is not None and _compares(value, sign_of(constraint), constraint.bound)
-        case Worded(field=field, text=text, contained=contained):
+        case TextCondition(field=field, text=text, contained=contained):
             texts = tags if field == "tag" else (result.name if field == "name" else result.job.backend,)
             return any(_is_worded(word, text, contained=contained) for word in texts)
-        case Set(name=name):
+        case SettingCondition(name=name):
             fact = facts(result).get(name)
             return fact is not None and _is_set(fact, condition)
         case CreatedSince(time=time):
@@ -249,7 +249,7 @@ def _is_worded(word: str, text: str, *, contained: bool) -> bool:
     return fold_case(text) in fold_case(word) if contained else word == text
 
 
-def _is_set(fact: KnobValue, condition: Set) -> bool:
+def _is_set(fact: KnobValue, condition: SettingCondition) -> bool:
     if condition.sign == "~" or (condition.sign == "=" and as_text(fact) == condition.text):
         return _is_worded(as_text(fact), condition.text, contained=condition.sign == "~")
     number = as_number(fact)

@@ -32,8 +32,8 @@ from modeldyno.base.result.where import (
     Expression,
     HasFailed,
     Not,
-    Set,
-    Worded,
+    SettingCondition,
+    TextCondition,
 )
 from modeldyno.base.stats.units import parse_bound
 
@@ -213,8 +213,8 @@ def _worded(name: str, sign: str, value: str) -> Expression:
     if sign not in {"=", "~"}:
         raise RequestError(f"{name} is text and has no order; write {name} = TEXT, or {name} ~ PART.")
     if name in {"name", "tag", "backend"}:
-        return Worded(field=name, text=value, contained=sign == "~")
-    return Set(name=f"{CONFIG}device" if name == "device" else name, sign=sign, text=value)
+        return TextCondition(field=name, text=value, contained=sign == "~")
+    return SettingCondition(name=f"{CONFIG}device" if name == "device" else name, sign=sign, text=value)
 
 
 def _is_query(name: str) -> bool:
@@ -251,7 +251,7 @@ def _bounded(name: str, sign: str, value: str, *, surely: bool) -> Expression:
     return Bounded(constraint=constraint, surely=surely)
 
 
-def _set(name: str, sign: str, value: str) -> Set:
+def _set(name: str, sign: str, value: str) -> SettingCondition:
     try:
         number = float(value) if re.fullmatch(r"[-+.\deE]+", value) else None
     except ValueError:
@@ -260,7 +260,7 @@ def _set(name: str, sign: str, value: str) -> Set:
         raise RequestError(
             f"'{value}' is not a number, and the setting {name} is compared with one by {sign}."
         )
-    return Set(name=CONFIG + name, sign=sign, text=value, number=number)
+    return SettingCondition(name=CONFIG + name, sign=sign, text=value, number=number)
 
 
 def _failed(sign: str, value: str) -> Expression:

@@ -10,7 +10,7 @@ from sqlalchemy import select
 
 from modeldyno.base import codec
 from modeldyno.base.kinds import kind_of
-from modeldyno.registry.interface import AskedFor
+from modeldyno.registry.interface import RequestedMeasurements
 from modeldyno.registry.records.records import TaskState, first_broken
 from modeldyno.registry.records.webhooks import check_webhook
 from modeldyno.registry.store import attached as attached_rows
@@ -189,9 +189,9 @@ class SqlRegistry:
     count_tasks = in_transaction(_reading, task_rows.count)
     targets_waited_for = in_transaction(_reading, task_rows.targets_waited_for)
 
-    def asked_for(self, target: str) -> AskedFor:
+    def asked_for(self, target: str) -> RequestedMeasurements:
         with self._reading() as connection:
-            return AskedFor(
+            return RequestedMeasurements(
                 versions=task_rows.versions_asked_for(connection), keys=task_rows.keys_on(connection, target)
             )
 

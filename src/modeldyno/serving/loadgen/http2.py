@@ -17,30 +17,30 @@ from modeldyno.serving.loadgen.grpc import NO_TRAILERS, PartialAnswer, parse_hea
 from modeldyno.serving.loadgen.http1_parser import Malformed
 from modeldyno.serving.loadgen.http2_frames import (
     ACK,
-    AWAY,
     BLOCK_LIMIT,
-    CALM,
     CANCEL,
+    CONNECTION_PREFACE,
     CONTINUATION,
     DATA,
     END_HEADERS,
+    END_OF_REQUEST,
     END_STREAM,
+    ENHANCE_YOUR_CALM,
+    GOAWAY,
     HEAD_SIZE,
     HEADERS,
-    HELLO,
+    LARGEST_FRAME,
     LAST_STREAM,
-    LONGEST,
-    MOST,
+    MAX_CONCURRENT_STREAMS,
+    MAX_WINDOW_SIZE,
     PADDED,
     PING,
-    PROMISE,
-    REFUSED,
-    RESET,
+    PUSH_PROMISE,
+    REFUSED_STREAM,
+    RST_STREAM,
     SETTING,
     SETTINGS,
-    STREAMS,
-    WHOLE,
-    WINDOW,
+    WINDOW_UPDATE,
     frame,
     read_head,
     strip_padding,
@@ -80,7 +80,7 @@ class Http2Connection(asyncio.Protocol):
         self._transport = transport
         self._sending = Http2Sender(self._script, transport.write)
         transport.set_write_buffer_limits(high=0)
-        transport.write(HELLO)
+        transport.write(CONNECTION_PREFACE)
 
     def send(self, call: Call) -> None:
         """Write a call."""
@@ -102,7 +102,7 @@ class Http2Connection(asyncio.Protocol):
         """Abandon a call, and reset its stream."""
         for number, answer in self._answers.items():
             if answer.call is call:
-                self._transport.write(frame(RESET, 0, number, CANCEL.to_bytes(4)))
+                self._transport.write(frame(RST_STREAM, 0, number, CANCEL.to_bytes(4)))
                 self._remove(number)
                 break
 
@@ -145,14 +145,14 @@ class Http2Connection(asyncio.Protocol):
                 stop = position + (high << 16 | low)
                 if stop > end:
                     position -= HEAD_SIZE
-                    if high > LONGEST >> 16:
+                    if high > LARGEST_FRAME >> 16:
                         raise _frame_too_long_error()
                     break
                 body = data[position:stop]
                 position = stop
                 if self._headers is not None and kind != CONTINUATION:
                     raise _missing_continuation_error()
-                if kind == HEADERS and flags | END_STREAM == WHOLE:
+                if kind == HEADERS and flags | END_STREAM == END_OF_REQUEST:
                     self._header_block(flags, number, body, now)
                 elif kind == DATA:
                     self._data_frame(flags, number, body, now)
@@ -165,7 +165,7 @@ class Http2Connection(asyncio.Protocol):
 
     def _rare_frame(self, kind: int, flags: int, number: int, body: bytes, now: int) -> None:
         """Handle a frame of a rare kind."""
-        if kind == PROMISE:
+        if kind == PUSH_PROMISE:
             raise Malformed("the server pushed a stream although push is disabled")
         if kind == HEADERS:
             block = strip_padding(flags, body)
@@ -179,7 +179,7 @@ class Http2Connection(asyncio.Protocol):
     def _data_frame(self, flags: int, number: int, body: bytes, now: int) -> None:
         size = len(body)
         self._consumed += size
-        if self._consumed >= MOST // 2:
+        if self._consumed >= MAX_WINDOW_SIZE // 2:
             self._consumed = self._send_window_update(0, self._consumed)
         answer = self._answers.get(number)
         if answer is None:  # an abandoned call
@@ -195,12 +195,12 @@ class Http2Connection(asyncio.Protocol):
         answer.consumed += size
         if flags & END_STREAM:
             self._end(number, answer, NO_TRAILERS, now)
-        elif answer.consumed >= MOST // 2:
+        elif answer.consumed >= MAX_WINDOW_SIZE // 2:
             answer.consumed = self._send_window_update(number, answer.consumed)
 
     def _send_window_update(self, number: int, consumed: int) -> int:
         """Let the server send more; return the new number of unreported bytes."""
-        self._transport.write(frame(WINDOW, 0, number, consumed.to_bytes(4)))
+        self._transport.write(frame(WINDOW_UPDATE, 0, number, consumed.to_bytes(4)))
         return 0
 
     def _continuation(self, flags: int, number: int, body: bytes, now: int) -> None:
@@ -231,13 +231,13 @@ class Http2Connection(asyncio.Protocol):
     def _end(self, number: int, answer: PartialAnswer, trailers: GrpcHeaders, now: int) -> None:
         """Report how a call ended."""
         if number in self._sending.unsent:  # it was answered before it was completely sent
-            self._transport.write(frame(RESET, 0, number, CANCEL.to_bytes(4)))
+            self._transport.write(frame(RST_STREAM, 0, number, CANCEL.to_bytes(4)))
         outcome, raw = answer.end(trailers)
         self._remove(number)
         self._owner.done(answer.call, outcome, now, raw)
 
     def _reset_and_end(self, number: int, now: int) -> None:
-        self._transport.write(frame(RESET, 0, number, CANCEL.to_bytes(4)))
+        self._transport.write(frame(RST_STREAM, 0, number, CANCEL.to_bytes(4)))
         self._owner.done(self._remove(number).call, RequestOutcome.MALFORMED, now, None)
 
     def _reset(self, _flags: int, number: int, body: bytes, now: int) -> None:
@@ -245,11 +245,14 @@ class Http2Connection(asyncio.Protocol):
             return
         call = self._remove(number).call
         code = int.from_bytes(body[:4])
-        if code == REFUSED:
+        if code == REFUSED_STREAM:
             self._owner.resend(call)
         else:
             self._owner.done(
-                call, RequestOutcome.REJECTED if code == CALM else RequestOutcome.RESET, now, None
+                call,
+                RequestOutcome.REJECTED if code == ENHANCE_YOUR_CALM else RequestOutcome.RESET,
+                now,
+                None,
             )
 
     def _settings(self, flags: int, _number: int, body: bytes, _now: int) -> None:
@@ -258,7 +261,7 @@ class Http2Connection(asyncio.Protocol):
         if len(body) % SETTING.size:
             raise Malformed("settings have a wrong length")
         settings: dict[int, int] = dict(SETTING.iter_unpack(body))
-        self._share = min(self._share, settings.get(STREAMS, self._share))
+        self._share = min(self._share, settings.get(MAX_CONCURRENT_STREAMS, self._share))
         self._transport.write(frame(SETTINGS, ACK, 0))
         self._sending.apply_settings(settings)
         if not self._ready:
@@ -320,7 +323,7 @@ class Http2Connection(asyncio.Protocol):
             )
 
     _HANDLERS: ClassVar = {
-        RESET: _reset, SETTINGS: _settings, PING: _ping, AWAY: _goaway, WINDOW: _window_update,
+        RST_STREAM: _reset, SETTINGS: _settings, PING: _ping, GOAWAY: _goaway, WINDOW_UPDATE: _window_update,
         CONTINUATION: _continuation,
     }  # fmt: skip
 

@@ -6,7 +6,7 @@ from struct import Struct
 
 from modeldyno.serving.loadgen.http1_parser import Malformed
 
-PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+CLIENT_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _FRAME = Struct(">BHBBL")
 """Length in two parts, kind, flags, stream."""
 HEAD_SIZE = 9
@@ -14,21 +14,23 @@ read_head = _FRAME.unpack_from
 STREAM_AT = 5
 """Offset of the stream number in a frame's head."""
 SETTING = Struct(">HL")
-DATA, HEADERS, PRIORITY, RESET, SETTINGS, PROMISE, PING, AWAY, WINDOW, CONTINUATION = range(10)
-END_STREAM, ACK, END_HEADERS, PADDED, PRIORITIZED = 0x1, 0x1, 0x4, 0x8, 0x20
-TABLE, PUSH, STREAMS, INITIAL, LARGEST = range(1, 6)
+DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = (
+    range(10)
+)
+END_STREAM, ACK, END_HEADERS, PADDED, PRIORITY_FLAG = 0x1, 0x1, 0x4, 0x8, 0x20
+HEADER_TABLE_SIZE, ENABLE_PUSH, MAX_CONCURRENT_STREAMS, INITIAL_WINDOW_SIZE, MAX_FRAME_SIZE = range(1, 6)
 """Identifiers of settings."""
-REFUSED, CANCEL, CALM = 0x7, 0x8, 0xB
+REFUSED_STREAM, CANCEL, ENHANCE_YOUR_CALM = 0x7, 0x8, 0xB
 """Error codes."""
 
-WHOLE = END_HEADERS | END_STREAM
+END_OF_REQUEST = END_HEADERS | END_STREAM
 """Flags of a header block in one frame at the end of a stream."""
 
-USUAL_WINDOW = (1 << 16) - 1
-USUAL_FRAME = 1 << 14
-MOST = (1 << 31) - 1
+DEFAULT_WINDOW_SIZE = (1 << 16) - 1
+DEFAULT_FRAME_SIZE = 1 << 14
+MAX_WINDOW_SIZE = (1 << 31) - 1
 """Flow control window: bytes that a server may send before a window update, the maximum."""
-LONGEST = 1 << 18
+LARGEST_FRAME = 1 << 18
 """Maximum bytes of a frame."""
 BLOCK_LIMIT = 1 << 20
 """Maximum bytes of a header block."""
@@ -42,14 +44,15 @@ def frame(kind: int, flags: int, stream: int, body: bytes = b"", *, size: int | 
     return _FRAME.pack(length >> 16 & 0xFF, length & 0xFFFF, kind, flags, stream) + body
 
 
-HELLO = (
-    PREFACE
-    + frame(
-        SETTINGS, 0, 0,
-        SETTING.pack(PUSH, 0) + SETTING.pack(INITIAL, MOST) + SETTING.pack(LARGEST, LONGEST),
-    )
-    + frame(WINDOW, 0, 0, (MOST - USUAL_WINDOW).to_bytes(4))
-)  # fmt: skip
+_OUR_SETTINGS = (
+    SETTING.pack(ENABLE_PUSH, 0)
+    + SETTING.pack(INITIAL_WINDOW_SIZE, MAX_WINDOW_SIZE)
+    + SETTING.pack(MAX_FRAME_SIZE, LARGEST_FRAME)
+)
+_WHOLE_WINDOW = (MAX_WINDOW_SIZE - DEFAULT_WINDOW_SIZE).to_bytes(4)
+CONNECTION_PREFACE = (
+    CLIENT_PREFACE + frame(SETTINGS, 0, 0, _OUR_SETTINGS) + frame(WINDOW_UPDATE, 0, 0, _WHOLE_WINDOW)
+)
 
 
 def strip_padding(flags: int, body: bytes) -> bytes:
@@ -59,6 +62,6 @@ def strip_padding(flags: int, body: bytes) -> bytes:
         if not body or body[0] >= len(body):
             raise Malformed("a frame is all padding")
         begin, end = 1, end - body[0]
-    if flags & PRIORITIZED:
+    if flags & PRIORITY_FLAG:
         begin += 5
     return body[begin:end]

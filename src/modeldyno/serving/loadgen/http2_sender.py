@@ -9,15 +9,15 @@ from modeldyno.serving.loadgen import hpack
 from modeldyno.serving.loadgen.grpc import PREFIX, call_headers
 from modeldyno.serving.loadgen.http2_frames import (
     DATA,
+    DEFAULT_FRAME_SIZE,
+    DEFAULT_WINDOW_SIZE,
     END_HEADERS,
     END_STREAM,
+    HEADER_TABLE_SIZE,
     HEADERS,
-    INITIAL,
-    LARGEST,
+    INITIAL_WINDOW_SIZE,
+    MAX_FRAME_SIZE,
     STREAM_AT,
-    TABLE,
-    USUAL_FRAME,
-    USUAL_WINDOW,
     frame,
 )
 
@@ -71,9 +71,9 @@ class Http2Sender:
         """The rest of each stream that is not sent completely."""
         self._script = script
         self._write = write
-        self._window = USUAL_WINDOW
-        self._initial = USUAL_WINDOW
-        self._frame = USUAL_FRAME
+        self._window = DEFAULT_WINDOW_SIZE
+        self._initial = DEFAULT_WINDOW_SIZE
+        self._frame = DEFAULT_FRAME_SIZE
         self._table = hpack.TABLE_SIZE
         self._calls = 0
         self._block = b""
@@ -130,13 +130,13 @@ class Http2Sender:
 
     def apply_settings(self, settings: Mapping[int, int]) -> None:
         """Apply the server's settings; if its header table is smaller than the default, use none."""
-        if INITIAL in settings:
+        if INITIAL_WINDOW_SIZE in settings:
             for unsent in self.unsent.values():
-                unsent.window += settings[INITIAL] - self._initial
-            self._initial = settings[INITIAL]
-        self._frame = settings.get(LARGEST, self._frame)
+                unsent.window += settings[INITIAL_WINDOW_SIZE] - self._initial
+            self._initial = settings[INITIAL_WINDOW_SIZE]
+        self._frame = settings.get(MAX_FRAME_SIZE, self._frame)
         used_table = self._uses_table and self._calls > 0
-        self._table = min(self._table, settings.get(TABLE, self._table))
+        self._table = min(self._table, settings.get(HEADER_TABLE_SIZE, self._table))
         if used_table and not self._uses_table:
             self._use_block(self._later_block)
         if self.unsent:
