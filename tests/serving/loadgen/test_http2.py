@@ -424,7 +424,7 @@ def test_the_end_of_a_connection_ends_its_calls(error: Exception | None, outcome
 
 def test_a_server_that_has_sent_much_hears_that_it_may_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the connection and of the call."""
-    monkeypatch.setattr(http2, "MOST", 1000)
+    monkeypatch.setattr(http2, "MAX_WINDOW_SIZE", 1000)
     channel, pipe, _ = made()
     called(channel, 1)
     pipe.frames()
