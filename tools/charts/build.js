@@ -3,7 +3,7 @@ import { createHash } from "node:crypto";
 import { readFileSync, writeFileSync } from "node:fs";
 import { build } from "esbuild";
 
-const out = new URL("../../src/modeldyno/reporters/page/", import.meta.url);
+const out = new URL("../../src/modeldyno/reports/page/", import.meta.url);
 const at = (name) => new URL(name, out);
 
 const { outputFiles } = await build({

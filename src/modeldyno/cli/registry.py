@@ -88,7 +88,7 @@ def _push() -> None:
 @repeatable("--label", "labels", "NAME=TEXT", "Any label.")
 @click.option("--policy", metavar="NAME", help="What is done with it by itself.")
 def _update() -> None:
-    """Change what is said of version NAME; metrics and labels are added."""
+    """Edit the metadata of version NAME; metrics and labels are added."""
 
 
 @declare("measure", within=registry_command)
@@ -146,7 +146,7 @@ def _detach() -> None:
 @declare("rm", "registry.remove", within=registry_command)
 @click.argument("name")
 def _rm() -> None:
-    """Remove version NAME/N with its variants and figures; its number is not given again."""
+    """Remove version NAME/N with its variants and figures; version numbers are never reused."""
 
 
 @declare("alias", within=registry_command)
@@ -182,7 +182,7 @@ def _history() -> None:
 @click.option("--storage", metavar="URI", help="Where KServe will find the repository: s3://bucket/models.")
 @JSON
 def _answer() -> None:
-    """Say which version, variant and configuration holds the bounds at the least cost."""
+    """Find the cheapest version, variant and configuration that meets the bounds."""
 
 
 @declare("policy", within=registry_command)

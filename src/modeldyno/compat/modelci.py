@@ -195,7 +195,7 @@ def retrieve_model_by_parent_id(parent_id: Any) -> list[Version]:
 
 
 def update_model(id: Any, schema: Any) -> Version:  # noqa: A002 - its name in ModelCI
-    """Change what is said of a version: ``task``, ``dataset`` and ``metric`` of a mapping or an object.
+    """Edit the metadata of a version: ``task``, ``dataset`` and ``metric`` of a mapping or an object.
 
     Raises:
         RequestError: something else is to be changed, which would make it another version.

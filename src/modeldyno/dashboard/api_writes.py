@@ -161,7 +161,7 @@ def register_model(request: PageRequest) -> RegisteredFile:
 
 
 def change_version(request: PageRequest) -> Version:
-    """Change what is said of a version."""
+    """Edit the metadata of a version."""
     asked_for = _body(request, VersionChanges)
     return changes.update_version(
         request.store.registry,

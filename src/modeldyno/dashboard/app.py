@@ -323,7 +323,7 @@ class _Answers:
             return self._show(_problem(413, "What was sent is no form, or too long."), request)
         page_request = _read_request(self._base, request, fields, file)
         if not self._sessions.holds(session, page_request.form_value("token")):
-            text = "The form is not of this page any more; go back and reload it."
+            text = "This form has expired; go back and reload the page."
             return self._show(_problem(403, text), request)
         if session is not None and session.role is not AccessRole.OPERATOR and request.url.path != _LOGOUT:
             return self._show(_problem(403, _READER), request)

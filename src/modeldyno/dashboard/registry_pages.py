@@ -141,11 +141,11 @@ def _model_parts(
     blocks: list[Block] = []
     if speeds:
         blocks += [lists.by_target(speeds, columns, "The newest version of each model, on each target")]
-        blocks += [lists.speeds(speeds, "What is fastest, and as what")]
+        blocks += [lists.speeds(speeds, "Fastest variant per target")]
     blocks += [replace(lists.models(listed), title="All of them")]
     yield PageBlocks(blocks=tuple(blocks), links=links)
     if not speeds:
-        yield PageText(text="Nothing was measured yet; a worker does it.", commands=("modeldyno worker",))
+        yield PageText(text="No measurements yet. Start a worker:", commands=("modeldyno worker",))
 
 
 def model(request: PageRequest) -> DashboardPage:
@@ -322,7 +322,7 @@ def _document_links(word: str, room: str, ids: Sequence[str]) -> Iterator[PageLi
 
 
 def answer(request: PageRequest) -> DashboardPage:
-    """Say which version, variant and configuration holds the bounds at the least cost."""
+    """Find the cheapest version, variant and configuration that meets the bounds."""
     registry = request.store.registry
     name = VersionName.parse(request.path["name"]).model
     registry.versions(name, limit=1)

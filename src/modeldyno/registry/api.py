@@ -310,7 +310,7 @@ def update(
     labels: Mapping[str, str] | None = None,
     policy: str | None = None,
 ) -> Version:
-    """Change what is said of a version, as ``modeldyno registry update`` does.
+    """Edit the metadata of a version, as ``modeldyno registry update`` does.
 
     Args:
         name: ``"digits/3"`` or ``"digits@champion"``; of a model alone, the newest version.

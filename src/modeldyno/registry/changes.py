@@ -40,7 +40,7 @@ def update_version(
     metrics: Mapping[str, float],
     labels: Mapping[str, str],
 ) -> Version:
-    """Change what is said of a version; metrics and labels are added to those that it has.
+    """Edit the metadata of a version; metrics and labels are added to those that it has.
 
     What another policy wants is queued, and what only the one before wanted is cancelled, unless it is being
     done. The texts are ``task``, ``dataset`` and ``policy``; None leaves one as it is.

@@ -304,7 +304,7 @@ def test_what_is_predicted_to_take_far_too_much_memory_is_not_tried(monkeypatch:
 
     assert refused.failure is not None
     assert (refused.failure.kind, refused.failure.where) == (FailureKind.OOM, "inputs")
-    assert refused.failure.message.startswith("not tried: by analysis it takes ")
+    assert refused.failure.message.startswith("skipped: it needs an estimated ")
     assert refused.failure.message.endswith(" are free")
     assert refused.find("memory_peak") is not None
 

@@ -155,7 +155,7 @@ def push(name: str, to: str | None, json_path: str | None) -> None:
 
 
 def update(name: str, metrics: Sequence[str], labels: Sequence[str], **texts: str | None) -> None:
-    """Change what is said of a version."""
+    """Edit the metadata of a version."""
     with plugins.store() as store:
         version = changes.update_version(
             store.registry, name, texts=texts, metrics=parse_metrics(metrics), labels=parse_labels(labels)

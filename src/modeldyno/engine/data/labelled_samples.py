@@ -50,7 +50,7 @@ def first_outputs(data: Feed, size: int, call: Callable[[Feed], Feed]) -> ndarra
         call: inputs -> outputs.
 
     Raises:
-        RequestError: the first output has not one row for each sample.
+        RequestError: the first output needs one row per sample.
     """
     import numpy as np  # slow to import
 
@@ -60,7 +60,7 @@ def first_outputs(data: Feed, size: int, call: Callable[[Feed], Feed]) -> ndarra
         rows = np.minimum(np.arange(start, start + size), count - 1)
         first = next(iter(call({name: array[rows] for name, array in data.items()}).values()), None)
         if first is None or first.shape[:1] != (size,):
-            raise RequestError("The first output of the model has not one row for each sample.")
+            raise RequestError("The first output of the model needs one row per sample.")
         parts.append(first[: count - start])
     return np.concatenate(parts)
 

@@ -552,7 +552,7 @@ def _check_predicted_memory(job: Job, subject: Subject) -> None:
     limit = job.plan.memory_limit or machine.spare_memory(tree_memory(list_process_tree(os.getpid())))
     if peak > _FAR_TOO_MUCH * limit:
         raise PredictedOutOfMemory(
-            f"not tried: by analysis it takes {format_quantity(peak, BYTES, 3)} of memory with these inputs, "
+            f"skipped: it needs an estimated {format_quantity(peak, BYTES, 3)} of memory with these inputs, "
             f"and {format_quantity(limit, BYTES, 3)} are {'allowed' if job.plan.memory_limit else 'free'}"
         )
 

@@ -292,7 +292,7 @@ def rewrite(connection: Connection, /, version: Version, actor: str, **changes: 
 
 
 def remove(connection: Connection, version: Version, actor: str) -> None:
-    """Remove a version with its variants, tasks and figures; its number is not given again.
+    """Remove a version with its variants, tasks and figures; version numbers are never reused.
 
     Raises:
         RequestError: it has been removed already.

@@ -50,7 +50,7 @@ NEAR = 0.05
 MOST_LOADS = 2
 """Most loads of a configuration that are worth verifying."""
 BESIDE = 0.005
-"""Share of resamples from which on a second load is, as it needs no server start."""
+"""Minimum win rate for verifying a second load, which needs no server start."""
 _MEMORY = Query(metric="process_memory", statistic="max")
 _RESOURCE = re.compile(
     r"(?:.*[._])?(?:instances?|instance_count|workers?|threads?|drivers?|replicas?|processes)"
