@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 import pytest
+from tests.support.installed_plugins import install_package, run_beside
 from tests.support.sample_explanations import an_explanation
 from tests.support.sample_reports import a_large_study, a_measured_comparison
 
@@ -141,6 +142,35 @@ def test_what_is_none_is_refused_in_one_sentence(data: bytes, tmp_path: Path) ->
         kinds.read(path)
 
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(("name", "says"), [("gate", "which is not read back"), ("dream", "cannot read")])
+def test_what_is_not_read_back_is_told_from_what_is_unknown(name: str, says: str) -> None:
+    """The verdict of a gate is ours, although no command reads it; a dream is not."""
+    with pytest.raises(UnreadableDocument, match=f"of the kind '{name}', .*{says}"):
+        kinds.decode(json.dumps({"kind": name}).encode())
+
+
+ANOTHER = """
+from modeldyno.base.document import Document
+from modeldyno.base.document_kind import plain_kind
+from modeldyno.base.report.blocks import Notice, Severity
+class Menu(Document):
+    KIND = "menu"
+MENU = plain_kind(Menu, lambda menu: [Notice(severity=Severity.VERDICT, text="soup")], encode=lambda _: b"{}")
+"""
+
+
+@pytest.mark.parametrize(
+    ("value", "printed"),
+    [("MENU", "soup"), ("Menu", "The document 'menu' of dyno-evil 1.2 is faulty: it is no DocumentKind")],
+)
+def test_another_package_may_bring_a_kind(tmp_path: Path, value: str, printed: str) -> None:
+    """It is printed as ours are; what is no kind is named with its package."""
+    install_package(tmp_path, {"menu.py": ANOTHER}, {"documents": {"menu": f"menu:{value}"}})
+    done = run_beside(tmp_path, "-c", "import modeldyno, menu; print(menu.Menu())")
+
+    assert printed in done.stdout + done.stderr
 
 
 def test_no_file_is_a_wrong_request(tmp_path: Path) -> None:

@@ -23,17 +23,9 @@ def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[fsspec.A
     """Give a store in memory, with one model, and an empty cache."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     system = fsspec.filesystem("memory")
-    remote_files.fetch_remote.cache_clear()
     system.pipe_file("/bucket/models/digits.onnx", ONNX.read_bytes())
     yield system
-    remote_files.fetch_remote.cache_clear()
     system.rm("/bucket", recursive=True)
-
-
-def fetched(url: str) -> Path:
-    """Fetch as another command would, which has nothing in its memory."""
-    remote_files.fetch_remote.cache_clear()
-    return remote_files.fetch_remote(url)
 
 
 def test_a_url_stands_for_the_file_and_keeps_its_name() -> None:
@@ -48,15 +40,15 @@ def test_a_url_stands_for_the_file_and_keeps_its_name() -> None:
 
 
 def test_what_is_the_same_is_not_fetched_again(bucket: fsspec.AbstractFileSystem, tmp_path: Path) -> None:
-    """A changed file is, and one that is cut off in the cache."""
+    """A changed file is, also within one session, and one that is cut off in the cache."""
     url = "memory://bucket/models/digits.onnx"
-    path = fetched(url)
+    path = remote_files.fetch_remote(url)
     path.write_bytes(b"x" * path.stat().st_size)
-    assert fetched(url).read_bytes()[:3] == b"xxx"
+    assert remote_files.fetch_remote(url).read_bytes()[:3] == b"xxx"
     path.write_bytes(b"")
-    assert fetched(url).read_bytes() == ONNX.read_bytes()
+    assert remote_files.fetch_remote(url).read_bytes() == ONNX.read_bytes()
     bucket.pipe_file("/bucket/models/digits.onnx", b"another")
-    assert fetched(url).read_bytes() == b"another"
+    assert remote_files.fetch_remote(url).read_bytes() == b"another"
     assert not list(tmp_path.rglob("*.part"))
 
 
@@ -64,7 +56,7 @@ def test_files_beside_a_model_that_begin_like_it_come_with_it(bucket: fsspec.Abs
     """Its external data, and no other model."""
     for name in ("digits.onnx.data", "digits.bin", "digits2.onnx", "other.txt"):
         bucket.pipe_file(f"/bucket/models/{name}", b"1")
-    folder = fetched("memory://bucket/models/digits.onnx").parent
+    folder = remote_files.fetch_remote("memory://bucket/models/digits.onnx").parent
     assert sorted(file.name for file in folder.iterdir()) == ["digits.bin", "digits.onnx", "digits.onnx.data"]
 
 
@@ -82,9 +74,9 @@ def test_what_cannot_be_fetched_is_refused_in_a_sentence(monkeypatch: pytest.Mon
     """A name that is not there, credentials in the URL, and a package that is missing."""
     for missing in ("memory://bucket/none.onnx", "memory://nowhere"):
         with pytest.raises(RequestError, match=rf"There is no '{missing}'; check the bucket and the name"):
-            fetched(missing)
+            remote_files.fetch_remote(missing)
     with pytest.raises(RequestError, match="leave them out of the URL") as refused:
-        fetched("s3://me:hidden@bucket/net.onnx")
+        remote_files.fetch_remote("s3://me:hidden@bucket/net.onnx")
     assert "hidden" not in str(refused.value)
 
     def without(_url: str) -> None:
@@ -92,7 +84,7 @@ def test_what_cannot_be_fetched_is_refused_in_a_sentence(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(fsspec.core, "url_to_fs", without)
     with pytest.raises(MissingExtra, match=r"pip install 'modeldyno\[s3\]'"):
-        fetched("s3://bucket/net.onnx")
+        remote_files.fetch_remote("s3://bucket/net.onnx")
 
 
 def test_an_error_of_the_store_shows_no_credentials(
@@ -106,14 +98,14 @@ def test_an_error_of_the_store_shows_no_credentials(
 
     monkeypatch.setattr(type(bucket), "get_file", denied)
     with pytest.raises(StoreUnavailable, match=r"digits.onnx' cannot be read: Access denied for …\.$"):
-        fetched("memory://bucket/models/digits.onnx")
+        remote_files.fetch_remote("memory://bucket/models/digits.onnx")
 
     def cut_off(_system: object, _name: str, target: str) -> None:
         Path(target).write_bytes(b"1")
 
     monkeypatch.setattr(type(bucket), "get_file", cut_off)
     with pytest.raises(StoreUnavailable, match="was cut off, while it was fetched; try again"):
-        fetched("memory://bucket/models/digits.onnx")
+        remote_files.fetch_remote("memory://bucket/models/digits.onnx")
 
 
 def test_a_name_that_leads_out_of_its_folder_is_refused(
@@ -124,4 +116,4 @@ def test_a_name_that_leads_out_of_its_folder_is_refused(
     with monkeypatch.context() as patched:
         patched.setattr(type(bucket), "find", lambda *_args, **_options: listed)
         with pytest.raises(RequestError, match="leads out of its folder"):
-            fetched("memory://bucket/models")
+            remote_files.fetch_remote("memory://bucket/models")

@@ -17,7 +17,9 @@ from modeldyno.base.kinds import kind_of
 from modeldyno.base.metrics.doubt import Doubt
 from modeldyno.base.metrics.metric import Query
 from modeldyno.base.report.figure_checks import DigestState, Recomputation
+from modeldyno.comparison.calibrate import MachineCheckup
 from modeldyno.comparison.change.advice import Advice
+from modeldyno.comparison.change.gate_calibration import Calibration
 from modeldyno.comparison.change.gate_report import GateReport
 from modeldyno.serving.loadtest.replicas import CostAnswer
 from modeldyno.testing.sample_conversions import a_conversion
@@ -116,12 +118,17 @@ def test_a_table_has_a_row_for_each_number() -> None:
     assert rows["latency", "", "mean"]["unit"] == "s"
 
 
+REHEARSED = Calibration(
+    comparisons=40, alarms=0, undecided=3, rounds=5.0, through=5.0, margin=1, smallest=0.1
+)
 ALL = [
     a_result(), a_study(), a_comparison(), a_ladder(), a_capacity(), a_conversion(), an_explanation(),
     a_trend(),
     GateReport(result=a_result()), RECOMPUTED,
     Advice(id="0123456789ab", created="", query=Query.parse("throughput"), tolerance=0.01,
            baseline=a_result()),
+    CostAnswer(why="no load holds the bound"),
+    MachineCheckup(result=a_result(), rounds=6, calibration=REHEARSED),
 ]  # fmt: skip
 
 
@@ -133,7 +140,7 @@ def test_every_document_is_saved_and_tabulated_and_short(document: Document, tmp
         document.save(tmp_path / f"d.{suffix}")
     table = document.to_pandas()
 
-    assert json.loads((tmp_path / "d.json").read_text())
+    assert json.loads((tmp_path / "d.json").read_text()).get("kind", "result") == document.KIND
     assert (tmp_path / "d.html").read_text().startswith("<!doctype html>")
     assert (tmp_path / "d.csv").read_text().count("\n") >= 1
     assert all(len(row) == len(table.columns) for row in table.rows)

@@ -1,4 +1,4 @@
-"""What every document can do. The layout is registered here, as the core knows no format."""
+"""What every document can do. Its layout is registered here, as values know no format."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ class Document:
     """A document: ``print`` shows its report, as a cell of a notebook does, and it can be saved."""
 
     __slots__ = ()
-    KIND: ClassVar[str] = ""
-    """Name of its entry point in the group ``modeldyno.documents``; empty if it lays out its own blocks."""
+    KIND: ClassVar[str]
+    """Name of its entry point in the group ``modeldyno.documents``."""
 
     def __repr__(self) -> str:
         identifier = str(getattr(self, "id", ""))[:6]
@@ -101,7 +101,7 @@ class StoredDocument(Document):
     """A document that a file or the store keeps, and that is read back."""
 
     __slots__ = ()
-    if TYPE_CHECKING:
+    if TYPE_CHECKING:  # fields of some documents, properties of others
 
         @property
         def id(self) -> str:
@@ -115,9 +115,10 @@ class StoredDocument(Document):
         def name(self) -> str:
             """Of the model."""
 
-        @property
-        def measured_at(self) -> MeasuredAt:
-            """Where it was measured, of a document that has figures of models."""
+    @property
+    def measured_at(self) -> MeasuredAt | None:
+        """Where it was measured; None of a study or a conversion."""
+        return None
 
     @property
     def model_digests(self) -> frozenset[str]:

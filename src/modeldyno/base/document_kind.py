@@ -55,7 +55,6 @@ class DocumentKind:
 
 
 def plain_kind(
-    name: str,
     document: type[Document],
     blocks: Callable[[Any], Iterable[Block]],
     *,
@@ -67,19 +66,19 @@ def plain_kind(
     def show(document: Any, _: object = None) -> Iterable[Block]:
         return blocks(document)
 
-    headline = partial(first_notice, blocks)
+    headline = partial(_first_notice, blocks)
     return DocumentKind(
-        name=name, document=document, encode=encode, command=command, headline=headline, blocks=show,
-        page=show, numbers=partial(first_table, blocks), title=headline, brief=headline,
+        name=document.KIND, document=document, encode=encode, command=command, headline=headline, blocks=show,
+        page=show, numbers=partial(_first_table, blocks), title=headline, brief=headline,
     )  # fmt: skip
 
 
-def first_notice(blocks: Callable[[Any], Iterable[Block]], document: Any) -> str:
+def _first_notice(blocks: Callable[[Any], Iterable[Block]], document: Any) -> str:
     """Return the first sentence of a document; empty if it has none."""
     return next((block.text for block in blocks(document) if isinstance(block, Notice)), "")
 
 
-def first_table(blocks: Callable[[Any], Iterable[Block]], document: Any) -> Table:
+def _first_table(blocks: Callable[[Any], Iterable[Block]], document: Any) -> Table:
     """Return the first table of a document, or else a table of what it says."""
     shown = tuple(blocks(document))
     notices = [(str(block.severity), block.code, block.text) for block in shown if isinstance(block, Notice)]

@@ -41,8 +41,10 @@ def decode(data: bytes, *, origin: str = "the document") -> StoredDocument:
             f"{origin} is what modeldyno {kind.command} --json writes for other programs; it is not read "
             f"back. Run modeldyno {kind.command} again to see it."
         )
-    if kind is None or kind.decode is None:
+    if kind is None:
         raise UnreadableDocument(f"{origin} is of the kind '{name}', which this ModelDyno cannot read.")
+    if kind.decode is None:
+        raise UnreadableDocument(f"{origin} is a document of the kind '{name}', which is not read back.")
     return kind.decode(data, origin=origin)
 
 

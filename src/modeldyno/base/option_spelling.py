@@ -1,6 +1,6 @@
 """Spell the fields that a message names as a reader types them: options, or arguments of Python.
 
-Messages of the core name a field in backticks by its name in Python, with a value where it helps:
+Messages of what is pure name a field in backticks by its name in Python, with a value where it helps:
 "pool fresh processes with `processes=5`". Documents keep that text; what shows it spells it.
 """
 

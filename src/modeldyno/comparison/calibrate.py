@@ -103,6 +103,7 @@ def _completed(result: Result | ModelDynoError) -> Result | None:
 class MachineCheckup(Document):
     """How often a gate would be wrong on this machine, and what it detects."""
 
+    KIND = "checkup"
     result: Result
     """The model run against itself; its processes in order, pooled."""
     rounds: int

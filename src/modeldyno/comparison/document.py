@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from modeldyno.base import codec
 from modeldyno.base.document_kind import DocumentKind, plain_kind
 from modeldyno.comparison import codec as codec_comparison
+from modeldyno.comparison.calibrate import MachineCheckup
 from modeldyno.comparison.change.advice import Advice
 from modeldyno.comparison.change.comparison import Comparison
 from modeldyno.comparison.change.gate_report import GateReport
@@ -38,5 +39,6 @@ TREND = DocumentKind(
     name="trend", document=Trend, encode=codec.encode_document, command="trend", headline=trend.headline,
     blocks=trend.blocks, page=trend.page, numbers=trend.numbers, title=trend.headline, brief=trend.headline,
 )  # fmt: skip
-ADVICE = plain_kind("advice", Advice, advice_blocks.advice, encode=codec.encode_document, command="advise")
-GATE = plain_kind("gate", GateReport, gate.blocks, encode=codec.encode_document)
+ADVICE = plain_kind(Advice, advice_blocks.advice, encode=codec.encode_document, command="advise")
+CHECKUP = plain_kind(MachineCheckup, MachineCheckup.blocks, encode=codec.encode_document)
+GATE = plain_kind(GateReport, gate.blocks, encode=codec.encode_document)

@@ -9,8 +9,8 @@ from modeldyno.exchange.reconciliation import Reconciliation
 from modeldyno.exchange.views import recomputation, reconciliation
 
 RECOMPUTATION = plain_kind(
-    "recomputation", Recomputation, recomputation.blocks, encode=codec.encode_document, command="verify"
+    Recomputation, recomputation.blocks, encode=codec.encode_document, command="verify"
 )
 RECONCILIATION = plain_kind(
-    "reconciliation", Reconciliation, reconciliation.blocks, encode=codec.encode_document, command="reconcile"
+    Reconciliation, reconciliation.blocks, encode=codec.encode_document, command="reconcile"
 )

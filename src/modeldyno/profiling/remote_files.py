@@ -12,7 +12,6 @@ import re
 import secrets
 import shutil
 import tempfile
-from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -34,7 +33,6 @@ def is_remote(text: str) -> bool:
     return _REMOTE.fullmatch(text) is not None
 
 
-@cache  # a command names its model several times, and measures one state of it
 def fetch_remote(url: str) -> Path:
     """Return the path on this machine of a file, or of a folder with all its files.
 

@@ -43,7 +43,7 @@ def attach_document(
         RequestError: there is no such version, or the document has no figures of a model.
     """
     kind = kind_of(document).name
-    if not hasattr(document, "measured_at"):
+    if document.measured_at is None:
         raise RequestError(
             f"A {kind} has no figures of one model; attach a result, a load, an explanation or a comparison."
         )

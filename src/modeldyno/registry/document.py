@@ -8,5 +8,5 @@ from modeldyno.registry.records.answer import RegistryAnswer
 from modeldyno.registry.records.overview import VersionOverview
 from modeldyno.registry.views import answer, version
 
-ANSWER = plain_kind("answer", RegistryAnswer, answer.blocks, encode=codec.encode_document)
-VERSION = plain_kind("version", VersionOverview, version.blocks, encode=codec.encode_document)
+ANSWER = plain_kind(RegistryAnswer, answer.blocks, encode=codec.encode_document)
+VERSION = plain_kind(VersionOverview, version.blocks, encode=codec.encode_document)

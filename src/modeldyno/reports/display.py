@@ -11,21 +11,19 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.base import codec, plugins
-from modeldyno.base.document_kind import first_notice, first_table
+from modeldyno.base import plugins
 from modeldyno.base.kinds import kind_of
 from modeldyno.base.metrics.queries import list_numbers
 from modeldyno.base.report.blocks import shorten
 from modeldyno.base.result.result import Result
 from modeldyno.base.views.python_wording import translate_doubts
-from modeldyno.reports.interface import LaysOut, Tabulates
-from modeldyno.reports.write import check_format, save_file, write
+from modeldyno.reports.write import write
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from os import PathLike
 
-    from modeldyno.base.report.blocks import Block, Table
+    from modeldyno.base.report.blocks import Block
 
 
 _COLUMNS = ["metric", "scope", "statistic", "value", "low", "high", "unit"]
@@ -43,12 +41,8 @@ def fragment(document: Any) -> str:
 
 def _blocks(document: Any) -> Iterable[Block]:
     """Return what the terminal shows of a document."""
-    if isinstance(document, Result):
-        return kind_of(document).blocks(_with_python_wording(document))
-    if document.KIND:
-        return kind_of(document).blocks(document)
-    blocks: Iterable[Block] = document.blocks()  # the answer of a use case lays itself out
-    return blocks
+    shown = _with_python_wording(document) if isinstance(document, Result) else document
+    return kind_of(document).blocks(shown)
 
 
 def page(result: Result) -> str:
@@ -67,8 +61,7 @@ def show(result: Result) -> None:
 
 def brief(document: Any) -> str:
     """Return the verdict in a line of at most so many characters."""
-    verdict = kind_of(document).brief(document) if document.KIND else first_notice(_blocks, document)
-    return shorten(verdict, _BRIEF)
+    return shorten(kind_of(document).brief(document), _BRIEF)
 
 
 _BRIEF = 200
@@ -84,7 +77,7 @@ def data_frame(document: Any) -> Any:
     pandas = import_module("pandas")
     if isinstance(document, Result):
         return pandas.DataFrame(_rows(document), columns=_COLUMNS)
-    table = _table(document)
+    table = kind_of(document).numbers(document)
     columns = [column.title for column in table.columns]
     return pandas.DataFrame([[_cell(text) for text in row] for row in table.rows], columns=columns)
 
@@ -95,11 +88,6 @@ def _cell(text: str) -> float | str | None:
         return float(text) if text else None
     except ValueError:
         return text
-
-
-def _table(document: Any) -> Table:
-    """Return the numbers of a document, or else its first table, or else what it says."""
-    return kind_of(document).numbers(document) if document.KIND else first_table(_blocks, document)
 
 
 def _rows(result: Result) -> list[tuple[Any, ...]]:
@@ -126,17 +114,7 @@ def save(document: Any, path: str | PathLike[str]) -> None:
     file = Path(path)
     if isinstance(document, Result) and file.suffix != ".json":
         document = _with_python_wording(document)
-    if document.KIND:
-        write(document, file)
-        return
-    check_format(file)
-    reporter = plugins.reporter_for(file)
-    if file.suffix == ".json":
-        save_file(file, codec.encode_document(document))
-    elif isinstance(reporter, LaysOut):
-        save_file(file, reporter.lay_out(tuple(_blocks(document)), title=brief(document)))
-    elif isinstance(reporter, Tabulates):
-        save_file(file, reporter.table(_table(document)))
+    write(document, file)
 
 
 def _with_python_wording(result: Result) -> Result:

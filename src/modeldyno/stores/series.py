@@ -45,8 +45,9 @@ def put(connection: Connection, conclusion: Conclusion, *, headline: str) -> Non
 def _put_models(connection: Connection, conclusion_id: str, conclusion: Conclusion) -> None:
     """Write of which models a Conclusion has figures, and where they were measured."""
     connection.execute(delete(CONCLUSION_MODELS).where(CONCLUSION_MODELS.c.conclusion == conclusion_id))
-    if digests := conclusion.model_digests:
-        place = place_columns(conclusion.measured_at)
+    digests, measured_at = conclusion.model_digests, conclusion.measured_at
+    if digests and measured_at is not None:
+        place = place_columns(measured_at)
         connection.execute(
             insert(connection, CONCLUSION_MODELS),
             [

@@ -67,8 +67,8 @@ KINDS = (
     "converter",
 )
 
-_TABLES = ("metric", "formula")
-"""What plugins may bring beside: mappings."""
+_BESIDE = ("metric", "formula", "document")
+"""What packages may bring besides plugins: tables of metrics and formulas, and kinds of documents."""
 _OWN = "modeldyno"
 _LONGEST = 200
 """Characters of another's error that are shown."""
@@ -218,7 +218,7 @@ def blame(error: BaseException) -> str:
     modules = [str(frame.f_globals.get("__name__")) for frame, _ in traceback.walk_tb(error.__traceback__)]
     foreign = [
         (kind, entry)
-        for kind in (*KINDS, *_TABLES)
+        for kind in (*KINDS, *_BESIDE)
         for entry in _entry_points(kind).values()
         if not _is_own(entry)
     ]
@@ -400,7 +400,7 @@ def store(url: str | None = None) -> Store:
     return cast("Store", plugin.open(address or plugin.default_url()))
 
 
-@lru_cache(maxsize=len(KINDS) + len(_TABLES))
+@lru_cache(maxsize=len(KINDS) + len(_BESIDE))
 def _entry_points(kind: str) -> dict[str, EntryPoint]:
     """Return the plugins of a kind by name; of several of one name ours, else that of the first package."""
     entries = sorted(_registered(kind), key=lambda entry: (not _is_own(entry), _package_of(entry)))
@@ -503,7 +503,7 @@ def _hidden(kind: str, name: str) -> Iterator[str]:
 
 def broken() -> tuple[str, ...]:
     """Return what is wrong with each installed plugin of other packages that cannot be used."""
-    every = ((kind, name) for kind in (*KINDS, *_TABLES) for name in names(kind))
+    every = ((kind, name) for kind in (*KINDS, *_BESIDE) for name in names(kind))
     return tuple(problem for kind, name in every for problem in _wrong(kind, name))
 
 

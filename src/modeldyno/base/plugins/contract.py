@@ -26,6 +26,7 @@ _PROTOCOLS = {
     "converter": "conversion.interface:Converter",
 }
 """Kind to the module and the Protocol."""
+_DOCUMENT = "document"
 _TYPES: dict[str, tuple[Any, str]] = {
     "str": (str, "text"),
     "bool": (bool, "True or False"),
@@ -39,6 +40,10 @@ _TYPES: dict[str, tuple[Any, str]] = {
 
 def what_is_wrong(kind: str, plugin: object) -> str:
     """Describe the first attribute that a plugin lacks or has in another form; empty if there is none."""
+    if kind == _DOCUMENT:
+        from modeldyno.base.document_kind import DocumentKind  # slow at start-up
+
+        return "" if isinstance(plugin, DocumentKind) else "it is no DocumentKind"
     if kind not in _PROTOCOLS:
         return "" if isinstance(plugin, Mapping) else "it is no mapping"
     return next(_differences(_protocol(kind), plugin), "")

@@ -96,17 +96,18 @@ def _rate_answer(result: Result, metric: str) -> Answer | None:
 
 def _cost(name: str, rate: Answer, price: Price) -> Cost:
     assert rate.value is not None
-    spent = _of_a_million_seconds(price)
-    interval = None if rate.interval is None else _divided(spent, rate.interval)
+    spent = _price_of_million_seconds(price)
+    interval = None if rate.interval is None else _cost_interval(spent, rate.interval)
     return Cost(of=_COST_UNITS[name], amount=spent / rate.value, interval=interval, rate=rate.value)
 
 
-def _of_a_million_seconds(price: Price) -> float:
+def _price_of_million_seconds(price: Price) -> float:
     """Return what a million seconds cost: over a rate it is what a million of it cost."""
     return price.per_hour / _SECONDS * MILLION
 
 
-def _divided(spent: float, rate: Interval) -> Interval:
+def _cost_interval(spent: float, rate: Interval) -> Interval:
+    """Return the interval of an amount over a rate; unbounded where the rate may be 0."""
     return Interval(
         low=spent / rate.high if math.isfinite(rate.high) else 0.0,
         high=spent / rate.low if rate.low > 0 else math.inf,
@@ -128,11 +129,11 @@ def with_cost(result: Result, price: Price | None) -> Result:
 
 def _cost_of(name: str, rate: Measurement, price: Price) -> Measurement:
     """Return the cost of a million by a rate; it is void where the rate is."""
-    spent = _of_a_million_seconds(price)
+    spent = _price_of_million_seconds(price)
     return Measurement(
         metric=name,
         value=spent / rate.mean_with_ends()[1],
-        interval=None if rate.interval is None else _divided(spent, rate.interval),
+        interval=None if rate.interval is None else _cost_interval(spent, rate.interval),
         runs=tuple(spent / one for one in rate.runs if one),
         void=rate.void,
     )
@@ -140,7 +141,7 @@ def _cost_of(name: str, rate: Measurement, price: Price) -> Measurement:
 
 def cost_answers(answers: Sequence[Answer], price: Price) -> Iterator[Answer]:
     """Answer `cost` and `token_cost` from the answers of the rates, where the Result itself is gone."""
-    spent = _of_a_million_seconds(price)
+    spent = _price_of_million_seconds(price)
     for name, rate in COSTS.items():
         answer = next((each for each in answers if each.query == Query(metric=rate)), None)
         if answer is not None and answer.value:
@@ -148,7 +149,7 @@ def cost_answers(answers: Sequence[Answer], price: Price) -> Iterator[Answer]:
                 answer,
                 query=Query(metric=name),
                 value=spent / answer.value,
-                interval=None if answer.interval is None else _divided(spent, answer.interval),
+                interval=None if answer.interval is None else _cost_interval(spent, answer.interval),
             )
 
 

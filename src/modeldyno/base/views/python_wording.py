@@ -1,6 +1,6 @@
 """Write messages for a reader of Python: fields and options of the command line as arguments.
 
-Options are in messages of adapters and use cases, and in documents that earlier versions wrote.
+Options are in messages of plugins and use cases, and in documents that earlier versions wrote.
 """
 
 from __future__ import annotations

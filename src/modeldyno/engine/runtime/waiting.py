@@ -2,8 +2,7 @@
 
 That a call sleeps, or waits for a lock or an answer, follows from processor time and context switches
 (`profiling/findings/bottleneck.py`), but not where it does. So after the timed pass such a call is repeated
-for a
-moment while another thread looks every 2 ms at the line that it is in.
+for a moment while another thread looks every 2 ms at the line that it is in.
 """
 
 from __future__ import annotations

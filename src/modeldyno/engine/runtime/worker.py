@@ -1,14 +1,13 @@
 """The child process of the isolated and the warm executor: reads a Job, writes events.
 
-``python -m modeldyno.engine.runtime.worker FD [--warm | --baton GRANTED ASKED] [--region GRANTED] [--limit
-...]``:
-the Job comes as JSON on standard input, the events go as JSON lines to the file descriptor FD. What the model
-prints goes to standard output and error. A warm child reads one Job per line, equal but for load, Plan and
-config, until the input ends; the session stays open for the next Job of the same config, and is closed at an
-empty line. Load drivers wait for the next load. With ``--baton`` it works only while it holds the token: see
-`engine.runtime.turn_token`. With ``--region`` it asks before it measures: see
-`engine.runtime.measured_region`. With
-``--limit`` it measures no longer than the command may: see `engine.runtime.time_limit`.
+``python -m modeldyno.engine.runtime.worker FD [--warm | --baton GRANTED ASKED] [--region GRANTED]
+[--limit ...]``: the Job comes as JSON on standard input, the events go as JSON lines to the file descriptor
+FD. What the model prints goes to standard output and error. A warm child reads one Job per line, equal but
+for load, Plan and config, until the input ends; the session stays open for the next Job of the same config,
+and is closed at an empty line. Load drivers wait for the next load. With ``--baton`` it works only while it
+holds the token: see `engine.runtime.turn_token`. With ``--region`` it asks before it measures: see
+`engine.runtime.measured_region`. With ``--limit`` it measures no longer than the command may: see
+`engine.runtime.time_limit`.
 """
 
 from __future__ import annotations

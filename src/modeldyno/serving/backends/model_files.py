@@ -1,8 +1,7 @@
 """Writes a model as files for a server: the ONNX file itself, TorchScript, or a torch.export archive.
 
 A torch module is exported, so that the server does not need its code; `serving.servers.inside_server.runner`
-runs it
-there.
+runs it there.
 """
 
 from __future__ import annotations

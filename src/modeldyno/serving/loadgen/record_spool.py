@@ -2,8 +2,7 @@
 
 Records in memory are sorted by the end of their requests, and the earlier half is written to the file, so a
 driver may report late by as much as the later half covers. The statistics of `serving.load.load_analysis`
-read
-one part at a time, so memory does not grow with the length of a load. See docs/decisions/0011.
+read one part at a time, so memory does not grow with the length of a load. See docs/decisions/0011.
 """
 
 from __future__ import annotations

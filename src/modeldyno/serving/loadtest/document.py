@@ -5,13 +5,15 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from modeldyno.base import codec
 from modeldyno.base.codec import plain
-from modeldyno.base.document_kind import DocumentKind
+from modeldyno.base.document_kind import DocumentKind, plain_kind
 from modeldyno.serving.codec import explanation as codec_explanation
 from modeldyno.serving.load.capacity import Capacity
 from modeldyno.serving.load.explanation import Explanation
 from modeldyno.serving.load.load_curve import LoadCurve
 from modeldyno.serving.loadtest.recompute import check_explanation, check_series
+from modeldyno.serving.loadtest.replicas import CostAnswer
 from modeldyno.serving.views import explanation, page
 
 if TYPE_CHECKING:
@@ -38,6 +40,7 @@ def _checks(
 
 LADDER = _series_kind("ladder", LoadCurve)
 CAPACITY = _series_kind("capacity", Capacity)
+COSTS = plain_kind(CostAnswer, CostAnswer.blocks, encode=codec.encode_document)
 EXPLANATION = DocumentKind(
     name=codec_explanation.KIND, document=Explanation, encode=codec_explanation.encode,
     decode=codec_explanation.decode, checks=_checks, headline=explanation.headline,

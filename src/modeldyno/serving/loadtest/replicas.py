@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 class CostAnswer(Document):
     """Replicas and costs of a result, as report blocks and as data for its document."""
 
+    KIND = "costs"
     price: Price | None = None
     bounds: tuple[Constraint, ...] = ()
     provision: ReplicaPlan | None = None

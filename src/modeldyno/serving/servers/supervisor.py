@@ -1,9 +1,8 @@
 """Supervises a server process and ends all of its descendants.
 
 ``python -m modeldyno.serving.servers.supervisor FOLDER``: standard input is a socket whose other end the
-starter
-holds. The starter may write files for the server into FOLDER, which is always removed at the end, together
-with the shared memory whose names begin with FOLDER's name. Then the starter sends a line of JSON (a
+starter holds. The starter may write files for the server into FOLDER, which is always removed at the end,
+together with the shared memory whose names begin with FOLDER's name. Then the starter sends a line of JSON (a
 `SupervisorCommand`), and gets a line when the server has started (``started PID``), could not be started
 (``failed WHY``), or exited by itself (``ended CODE``). The server and all of its descendants are ended when
 the starter sends anything more, or dies, by whatever signal; when the server's own process exits; and when

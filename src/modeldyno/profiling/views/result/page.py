@@ -1,8 +1,7 @@
 """Lay out a Result as a page with headings and charts, as the HTML and PDF reports show it.
 
 `profiling.views.result.blocks` is what a terminal shows of a Result. A page has the same content in
-sections, plus
-charts: first the verdict in one sentence and the key figures, then the bounds, then the doubts.
+sections, plus charts: the verdict in one sentence and the key figures, then the bounds, then the doubts.
 """
 
 from __future__ import annotations
