@@ -19,7 +19,8 @@ from importlib.util import find_spec
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
-from modeldyno import Profiled, Schedule
+from modeldyno import Profiled
+from modeldyno.regions import Schedule
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -30,7 +30,7 @@ import numpy as np
 from tests.support.sample_registry import a_figure, a_target, a_variant, a_version
 
 from modeldyno.base.metrics.measurement import Distribution, Interval, Measurement
-from modeldyno.registry.answer import answer
+from modeldyno.registry.answering import answer
 from modeldyno.registry.records.answer import AnswerState
 from modeldyno.registry.records.policy import profile_task
 from modeldyno.registry.records.records import FigureState, Measure

@@ -56,7 +56,7 @@ def queue(count: int) -> None:
     policy = Policy(name="brief", convert=(), batch_sizes=tuple(range(1, count + 1)), max_time=0.5)
     with plugins.store() as store:
         store.registry.put_policy(policy, "bench")
-    modeldyno.register(MODEL, policy="brief")
+    modeldyno.registry.add(MODEL, policy="brief")
 
 
 def measure_by_hand(end: float) -> int:
@@ -85,10 +85,10 @@ def figures_a_minute(workers: int, *, by_hand: bool, options: argparse.Namespace
             else:
                 time.sleep(0.1)
             done = Counter(
-                t.id for t in modeldyno.registry_tasks("digits", ended=True, limit=1000) if t.result
+                t.id for t in modeldyno.registry.tasks("digits", ended=True, limit=1000) if t.result
             )
             times += [time.monotonic()] * (len(done) - len(times))
-        events = modeldyno.registry_history("digits", limit=1000)
+        events = modeldyno.registry.history("digits", limit=1000)
     ended = Counter(event.detail["task"] for event in events if event.kind == "task.done")
     if max(ended.values(), default=0) > 1:
         raise SystemExit(f"a task was done twice: {ended.most_common(1)}")

@@ -439,7 +439,7 @@ def names_in(module: str) -> set[str]:
         classes = [n for n in getattr(modules().get(parent), "body", []) if isinstance(n, ast.ClassDef)]
         bodies = [node for kind in classes if kind.name == last for node in kind.body]
     else:
-        bodies = tree.body
+        bodies = [part for node in tree.body for part in (node.body if isinstance(node, ast.If) else [node])]
     return {
         name
         for node in bodies

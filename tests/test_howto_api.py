@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 import modeldyno
-from modeldyno import Plan, UncertifiedWarning
+from modeldyno import Plan
 from modeldyno.compat import model_profiler
+from modeldyno.errors import UncertifiedWarning
 from modeldyno.regions.recorder import profiled
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def test_the_page_on_the_model_profiler_runs() -> None:
         exec(block, names)
 
     assert set(names["layers"]) == {"0", "2"}  # type: ignore[call-overload]
-    assert modeldyno.read_all("profile.json")[-1].activity is not None
+    assert modeldyno.store.read_all("profile.json")[-1].activity is not None
     assert Path("profile.csv").stat().st_size > 0
 
 

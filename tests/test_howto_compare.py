@@ -66,5 +66,5 @@ def test_the_python_is_that_of_the_api() -> None:
     }
 
     assert calls["compare"] <= set(inspect.signature(modeldyno.compare).parameters)
-    assert callable(modeldyno.save_comparison)
+    assert callable(modeldyno.save)
     assert list(CandidateComparison(candidate=a_result(), changes=()).of(ChangeVerdict.WORSE)) == []

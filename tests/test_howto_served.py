@@ -13,8 +13,8 @@ import pytest
 from tests.support.registry import ANY_LOAD
 
 import modeldyno
-from modeldyno import Profiler
 from modeldyno.cli import main
+from modeldyno.compat import Profiler
 from modeldyno.testing.server import serve_in_subprocess
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def test_the_commands_of_the_pages_run(place: str, page: str, command: str) -> N
     assert left.value.code in allowed
 
 
-@pytest.mark.filterwarnings("ignore::modeldyno.UncertifiedWarning")
+@pytest.mark.filterwarnings("ignore::modeldyno.errors.UncertifiedWarning")
 def test_the_page_on_inspectors_runs(place: str, capsys: pytest.CaptureFixture[str]) -> None:
     """The class that it writes is measured, and the one that it need not write."""
     text = (HOWTO / "write-an-inspector.md").read_text(encoding="utf-8").replace(PLACE, place)
@@ -74,7 +74,7 @@ def test_the_page_on_inspectors_runs(place: str, capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().out.count("all batch throughput") == 2
 
 
-@pytest.mark.filterwarnings("ignore::modeldyno.UncertifiedWarning")
+@pytest.mark.filterwarnings("ignore::modeldyno.errors.UncertifiedWarning")
 def test_the_client_of_the_page_for_users_of_modelci_runs(
     place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

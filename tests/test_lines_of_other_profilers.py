@@ -194,7 +194,7 @@ def test_a_line_of_nobody_is_answered_as_ever(answer: Callable[[str], str]) -> N
 
 
 SESSION = """
-from modeldyno import ModelProfiler
+from modeldyno.compat import ModelProfiler
 profiler = ModelProfiler(model_path="{model}", device="cpu", precision="fp32", max_time=0.3, progress=False)
 profile_results = profiler.profile(input_data=sample_data, num_runs=100, warmup_runs=10)
 configurations = [{{"batch_size": 1, "precision": "fp32"}}, {{"batch_size": 4, "precision": "fp32"}}]
@@ -202,7 +202,7 @@ benchmark_results = profiler.benchmark(configurations)
 results_json = profiler.export_json("profiling_results.json")
 profiler.export_csv("profiling_metrics.csv")
 profiler.generate_html_report(output_path="profiling_report.html", include_graphs=True, include_details=True)
-from modeldyno import load_baseline, detect_regressions
+from modeldyno.compat import load_baseline, detect_regressions
 baseline_results = load_baseline("profiling_results.json")
 current_results = profiler.profile("{model}")
 regressions = detect_regressions(baseline_results, current_results)

@@ -43,34 +43,17 @@ class Nowhere:
 
 
 FUNCTIONS: dict[str, str | Nowhere] = {
-    "import": "import_results",  # a keyword of Python
-    "list": "list_results",  # `from modeldyno import *` would hide the built-in
+    **{name: f"store.{name}" for name in ("list", "show", "tag", "rm", "prune")},
+    "import": "store.import_results",  # a keyword of Python
     "plugins": Nowhere("a group; by itself it is plugins list"),
     "plugins list": "list_plugins",
     "plugins new": Nowhere("writes the files of a package once, before there is anything to import"),
-    "run": "run_jobs",  # a script that runs in Python decorates with @profiled
     "engine": Nowhere("installs programs on a machine, once, before anything is measured"),
     "help": Nowhere("Python has help()"),
-    "servers": "list_servers",  # the package modeldyno.serving.servers has the name
-    "servers stop": "stop_server",
-    "worker": "work",
+    "servers": "servers.list",
+    "servers stop": "servers.stop",
+    "worker": "registry.work",
     "registry": Nowhere("a group: each of its commands has a function"),
-    "registry add": "register",
-    "registry list": "list_models",
-    "registry show": "show_model",
-    "registry get": "get_model",
-    "registry push": "push",
-    "registry update": "update",
-    "registry measure": "measure_model",
-    "registry rm": "unregister",
-    "registry attach": "attach_result",
-    "registry detach": "detach_result",
-    "registry alias": "move_alias",
-    "registry history": "registry_history",
-    "registry answer": "answer",
-    "registry policy": "registry_policy",
-    "registry tasks": "registry_tasks",
-    "registry webhook": "registry_webhook",
 }
 """Commands whose function has another name, or that have none."""
 
@@ -78,17 +61,17 @@ COMPANIONS = {
     "gate": "profile",
     "load_curve": "load",
     "find_load": "load",
-    "rerank": "sweep",
-    "sweep_models": "sweep",
-    "rank_models": "sweep",
-    "from_model_analyzer": "sweep",
-    "rerank_load": "load",
-    "export_configs": "sweep",
-    "findings": "show",
-    "replicas": "show",
-    "idle_devices": "worker",
-    "list_containers": "servers",
-    "job_of": "show",
+    "sweeps.rerank": "sweep",
+    "sweeps.sweep_models": "sweep",
+    "sweeps.rank_models": "sweep",
+    "sweeps.from_model_analyzer": "sweep",
+    "serving.rerank_load": "load",
+    "sweeps.export_configs": "sweep",
+    "store.findings": "show",
+    "serving.replicas": "show",
+    "registry.idle_devices": "worker",
+    "servers.containers": "servers",
+    "store.job_of": "show",
 }
 """Functions that are part of a command."""
 
@@ -121,32 +104,32 @@ OPTIONS: dict[tuple[str, str], At | Nowhere] = {
     ("profile", "--undecided"): At("gate", "undecided"),
     ("profile", "--budget"): At("gate", "budget"),
     ("profile", "--save-as-baseline"): At("gate", "save_as_baseline"),
-    ("profile", "--junit"): At("save_verdict", "path"),
-    ("profile", "--sarif"): At("save_verdict", "path"),
-    ("profile", "--markdown"): At("save_verdict", "path"),
+    ("profile", "--junit"): At("save", "path"),
+    ("profile", "--sarif"): At("save", "path"),
+    ("profile", "--markdown"): At("save", "path"),
     ("profile", "--github"): Nowhere("annotations belong into the log of a step of GitHub Actions"),
     ("profile", "--output-dir"): WRITING,
-    ("check", "--junit"): At("save_verdict", "path"),
-    ("check", "--sarif"): At("save_verdict", "path"),
-    ("check", "--markdown"): At("save_verdict", "path"),
+    ("check", "--junit"): At("save", "path"),
+    ("check", "--sarif"): At("save", "path"),
+    ("check", "--markdown"): At("save", "path"),
     ("check", "--github"): Nowhere("annotations belong into the log of a step of GitHub Actions"),
     ("load", "--find-load"): At("find_load", "model"),
     ("load", "--most"): At("find_load", "most"),
     ("load", "--measurements"): At("find_load", "measurements"),
     ("load", "--resume"): At("find_load", "resume"),
     ("load", "--force"): At("find_load", "force"),
-    ("load", "--rerank"): At("rerank_load", "series"),
-    ("load", "--demand"): At("replicas", "demand"),
-    ("load", "--price"): At("replicas", "price"),
-    ("profile", "--price"): At("replicas", "price"),
+    ("load", "--rerank"): At("serving.rerank_load", "series"),
+    ("load", "--demand"): At("serving.replicas", "demand"),
+    ("load", "--price"): At("serving.replicas", "price"),
+    ("profile", "--price"): At("serving.replicas", "price"),
     ("sweep", "--until"): At("sweep", "certain"),
-    ("sweep", "--rerank"): At("rerank", "study"),
-    ("sweep", "--export-configs"): At("export_configs", "folder"),
-    ("sweep", "--overwrite"): At("export_configs", "overwrite"),
-    ("sweep", "--top"): At("export_configs", "top"),
-    ("sweep", "--also"): At("sweep_models", "models"),
-    ("sweep", "--top-models"): At("rank_models", "top"),
-    ("sweep", "--from-model-analyzer"): At("from_model_analyzer", "file"),
+    ("sweep", "--rerank"): At("sweeps.rerank", "study"),
+    ("sweep", "--export-configs"): At("sweeps.export_configs", "folder"),
+    ("sweep", "--overwrite"): At("sweeps.export_configs", "overwrite"),
+    ("sweep", "--top"): At("sweeps.export_configs", "top"),
+    ("sweep", "--also"): At("sweeps.sweep_models", "models"),
+    ("sweep", "--top-models"): At("sweeps.rank_models", "top"),
+    ("sweep", "--from-model-analyzer"): At("sweeps.from_model_analyzer", "file"),
     ("sweep", "--trial-time"): At("sweep", "plan"),
     ("sweep", "--concurrency"): At("sweep", "load"),
     ("sweep", "--rate"): At("sweep", "load"),
@@ -160,24 +143,24 @@ OPTIONS: dict[tuple[str, str], At | Nowhere] = {
     ("advise", "--run-time"): At("advise", "plan"),
     ("trend", "--fail-on-regression"): EXIT_CODE,
     ("trend", "--exec"): Nowhere("a program that has the Trend calls whatever it wants to"),
-    ("run", "script"): At("run_jobs", "file"),
+    ("run", "script"): At("run", "file"),
     ("run", "--ops"): Nowhere("in Python a block has it: profiled('step', ops=True)"),
-    ("run", "arguments"): At("run_jobs", "options"),
-    ("show", "--job"): At("job_of", "result"),
+    ("run", "arguments"): At("run", "options"),
+    ("show", "--job"): At("store.job_of", "result"),
     ("show", "--get"): At("Result.ask", "query"),
     ("show", "--require"): At("Result.judge", "bound"),
-    ("show", "--baseline"): At("memory_change", "baseline"),
-    ("show", "--findings"): At("findings", "result"),
-    ("show", "--demand"): At("replicas", "demand"),
+    ("show", "--baseline"): At("regions.memory_change", "baseline"),
+    ("show", "--findings"): At("store.findings", "result"),
+    ("show", "--demand"): At("serving.replicas", "demand"),
     ("show", "--configuration"): At("report", "configurations"),
-    ("show", "--price"): At("replicas", "price"),
+    ("show", "--price"): At("serving.replicas", "price"),
     ("ui", "--open"): At("ui", "open_browser"),
     ("devices", "--watch"): Nowhere("a loop of Python calls devices() as often as it wants to"),
     ("registry add", "--file"): Nowhere("a file of the same words, which a script passes as arguments"),
-    ("worker", "--idle-cpu"): At("work", "idle"),
-    ("worker", "--idle-utilization"): At("work", "idle"),
-    ("worker", "--idle-memory"): At("work", "idle"),
-    ("worker", "--for"): At("work", "idle"),
+    ("worker", "--idle-cpu"): At("registry.work", "idle"),
+    ("worker", "--idle-utilization"): At("registry.work", "idle"),
+    ("worker", "--idle-memory"): At("registry.work", "idle"),
+    ("worker", "--for"): At("registry.work", "idle"),
     ("worker", "--poll"): Nowhere("two seconds suit a script as well"),
 }
 """Options that are elsewhere in Python, or nowhere."""
@@ -204,22 +187,18 @@ SAID_OTHERWISE = {
 """Parameters whose default is written in another way than that of the option."""
 
 MORE_FUNCTIONS = {
-    "check_time": "marks code, as profiled does, and prints what modeldyno run prints",
-    "retrieve": "registry list, as versions with any condition",
-    "memory_change": "show --baseline, of two Results",
-    "detect_regressions": "check --baseline, as a list of the changes for the worse",
-    "load_baseline": "the argument of --baseline, as a Result",
-    "ranking": "the table that sweep prints, of a Study",
-    "read": "the argument RESULT, as a Result",
-    "read_all": "every Result of a file that holds several",
-    "open_model": "calls a model from one's own code, which a command line has not",
-    "read_comparison": "the argument of report, as a Comparison",
-    "read_study": "the argument of --resume, as a Study",
+    "regions.check_time": "marks code, as profiled does, and prints what modeldyno run prints",
+    "registry.retrieve": "registry list, as versions with any condition",
+    "regions.memory_change": "show --baseline, of two Results",
+    "compat.detect_regressions": "check --baseline, as a list of the changes for the worse",
+    "compat.load_baseline": "the argument of --baseline, as a Result",
+    "sweeps.ranking": "the table that sweep prints, of a Study",
+    "read": "the argument RESULT, as a document of any kind",
+    "store.read_all": "every Result of a file that holds several",
+    "registry.open_model": "calls a model from one's own code, which a command line has not",
     "register_metric": "an entry point of modeldyno.metrics, for a script",
-    "save": "-o and --json, of one Result",
-    "save_comparison": "--json of compare",
-    "save_verdict": "--junit, --sarif and --markdown",
-    "store": "what is done without --no-store",
+    "save": "-o and --json, of one document",
+    "store.add": "what is done without --no-store",
     "watch": "a block of code, which a command line has not",
 }
 """Public functions that are no command."""
@@ -247,15 +226,12 @@ def all_commands() -> tuple[str, ...]:
 @cache
 def parameters(function: str) -> Mapping[str, inspect.Parameter]:
     """Return the parameters of a public function or method."""
-    current: Any = modeldyno
-    for part in function.split("."):
-        current = getattr(current, part)
-    return inspect.signature(current).parameters
+    return inspect.signature(public(function)).parameters
 
 
 def function_of(name: str) -> str:
     """Return the name of a command's function; empty if it has none."""
-    function = FUNCTIONS.get(name, name)
+    function = FUNCTIONS.get(name, name.replace(" ", "."))
     return function if isinstance(function, str) else ""
 
 
@@ -269,6 +245,29 @@ def parameter_names(option: click.Parameter) -> set[str]:
 def flag_of(option: click.Parameter) -> str:
     """Return the long flag of an option, or the name of an argument."""
     return next((flag for flag in option.opts if flag.startswith("--")), str(option.name))
+
+
+MODULES = ("registry", "regions", "servers", "serving", "store", "sweeps")
+"""Modules that have functions of the command line."""
+
+
+def public_functions() -> set[str]:
+    """Return the public functions, by their names below `modeldyno`."""
+    modules = {name: getattr(modeldyno, name) for name in MODULES}
+    names = [*modeldyno.__all__, *(f"{part}.{name}" for part, it in modules.items() for name in it.__all__)]
+    return {name for name in (*names, *OF_COMPAT) if inspect.isfunction(public(name))}
+
+
+OF_COMPAT = ("compat.detect_regressions", "compat.load_baseline")
+"""What the interfaces of other tools have of the gate."""
+
+
+def public(name: str) -> Any:
+    """Return what a dotted name below `modeldyno` names."""
+    current: Any = modeldyno
+    for part in name.split("."):
+        current = getattr(current, part)
+    return current
 
 
 PLANNED = {field.name for field in fields(modeldyno.Plan)}
@@ -304,8 +303,8 @@ def test_every_command_has_a_function(name: str) -> None:
         assert FUNCTIONS[name] != Nowhere("")
         return
 
-    assert function in modeldyno.__all__
-    assert f"``modeldyno {name}" in (getattr(modeldyno, function).__doc__ or "")
+    assert function in public_functions()
+    assert f"``modeldyno {name}" in (public(function).__doc__ or "")
 
 
 @pytest.mark.parametrize("name", compared_commands())
@@ -356,7 +355,7 @@ def test_what_the_table_names_is_there(name: str) -> None:
         for place in counterparts(name, option):
             if isinstance(place, At):
                 assert place.parameter in parameters(place.function), (flag_of(option), place)
-                assert place.function.partition(".")[0] in modeldyno.__all__
+                assert inspect.isfunction(public(place.function))
 
 
 @pytest.mark.parametrize("function", [*map(function_of, compared_commands()), *COMPANIONS])
@@ -375,11 +374,10 @@ def test_every_parameter_has_an_option(function: str) -> None:
 
 def test_every_public_function_is_known() -> None:
     """It is that of a command, a part of one, or the table says what it is."""
-    public = {name for name in modeldyno.__all__ if inspect.isfunction(getattr(modeldyno, name))}
     covered = {*map(function_of, compared_commands()), *COMPANIONS, *MORE_FUNCTIONS}
 
-    assert public - covered == set()
-    assert covered - public == set()
+    assert public_functions() - covered == set()
+    assert covered - public_functions() == set()
 
 
 def test_no_entry_of_the_tables_is_left_over() -> None:
@@ -389,12 +387,7 @@ def test_no_entry_of_the_tables_is_left_over() -> None:
     assert FUNCTIONS.keys() - set(all_commands()) == set()
     assert OPTIONS.keys() - existing == set()
     assert EVERYWHERE.keys() - {flag for _, flag in existing} == set()
-    assert ONLY_PYTHON.keys() - {p for name in modeldyno.__all__ for p in parameters_or_none(name)} == set()
-
-
-def parameters_or_none(name: str) -> Mapping[str, inspect.Parameter]:
-    """Return the parameters of a public name that is a function; none of a class."""
-    return parameters(name) if inspect.isfunction(getattr(modeldyno, name)) else {}
+    assert ONLY_PYTHON.keys() - {p for name in public_functions() for p in parameters(name)} == set()
 
 
 @pytest.mark.parametrize(

@@ -9,22 +9,24 @@ import inspect
 import re
 import textwrap
 from collections import defaultdict
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 import modeldyno
+from modeldyno import errors, types
 from modeldyno.base.metrics.doubt import CODES
 from modeldyno.base.metrics.metric import METRICS
-from modeldyno.cli import COMMANDS, cli
+from modeldyno.cli import COMMANDS, GROUPS, cli
 from modeldyno.cli.help_pages import show_all_options
 from modeldyno.models.flops.registry import describe_formula, formulas
 from modeldyno.profiling.api.error_wording import readable_signature
 from modeldyno.sweeps import model_analyzer_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from modeldyno.models.flops import Formula
 
@@ -178,50 +180,55 @@ def _wrap_names(given: str, names: list[str]) -> list[str]:
 
 
 def python() -> str:
-    """Every public name of Python with its signature and its docstring, by the module that it is of."""
-    homes: defaultdict[str, list[str]] = defaultdict(list)
+    """Every public name of Python with its signature and its docstring, by the heading of its command."""
+    headings = {name: heading for heading, names in _MORE.items() for name in names.split()}
+    headings |= {command: heading for heading, commands in GROUPS.items() for command in commands}
+    named: defaultdict[str, list[str]] = defaultdict(list)
     for name in modeldyno.__all__:
-        module = modeldyno._HOMES[name].split(".")[-1]  # noqa: SLF001 - the table of the package
-        homes[_HEADINGS.get(module, "Documents, values and errors")].append(name)
+        named[headings.get(name, "Documents, values and errors")].append(name)
     parts = [
         "# Python",
         "",
-        "What `import modeldyno` gives; `help(modeldyno.profile)` shows the same. What the author of a",
-        "plugin imports is in `modeldyno.plugin` ([write a plugin](../howto/write-a-plugin.md)).",
+        "What `import modeldyno` gives; `help(modeldyno.profile)` shows the same. A command that has",
+        "commands of its own is a module: `modeldyno registry add` is `modeldyno.registry.add`. What the",
+        "author of a plugin imports is in `modeldyno.plugin` ([write a plugin](../howto/write-a-plugin.md)),",
+        "and `modeldyno.errors` and `modeldyno.types` have what is named in annotations and `except`:",
+        "",
+        *_wrap_names("errors", [*errors.__all__]),
+        *_wrap_names("types", [*types.__all__]),
         "",
     ]
-    for heading in dict.fromkeys((*_HEADINGS.values(), *homes)):
-        parts += [f"## {heading}", ""]
-        for name in homes[heading]:
-            parts += [f"### `modeldyno.{name}`", "", "```text", *_describe_name(name), "```", ""]
+    for heading in dict.fromkeys((*GROUPS, *named)):
+        parts += [f"## {heading}", "", *_describe_names("", named[heading])] if named[heading] else []
+    for module in _MODULES:
+        names = getattr(modeldyno, module).__all__
+        parts += [f"## modeldyno.{module}", "", *_describe_names(f"{module}.", sorted(names))]
     return "\n".join(parts)
 
 
-_HEADINGS = {
-    "profile": "Measure, read and save",
-    "benchmark": "Measure, read and save",
-    "watch": "Measure, read and save",
-    "recorder": "Profile your own code",
-    "load": "Load a server",
-    "explain": "Load a server",
-    "serve": "Load a server",
-    "sweep": "Search",
-    "sweep_models": "Search",
-    "compare": "Compare and judge",
-    "gate": "Compare and judge",
-    "advise": "Compare and judge",
-    "convert": "Convert",
-    "documents": "Documents of the store",
-    "registry": "The registry",
-    "inspectors": "Inspect a server",
-    "server_profiler": "Inspect a server",
-}
-"""Module of `modeldyno.compat.deeplite` to the heading under which its names stand."""
+_MORE = {
+    "Measure": "profiled watch register_metric", "Serve": "find_load load_curve", "Judge": "gate",
+    "Keep": "read save", "Installation": "list_plugins",
+}  # fmt: skip
+"""Heading of commands to the functions that stand under it besides those of its commands."""
+_MODULES = ("registry", "servers", "store", "serving", "sweeps", "regions", "compat")
+
+
+def _describe_names(prefix: str, names: Iterable[str]) -> Iterator[str]:
+    for name in names:
+        yield from (
+            f"### `modeldyno.{prefix}{name}`",
+            "",
+            "```text",
+            *_describe_name(prefix + name),
+            "```",
+            "",
+        )
 
 
 def _describe_name(name: str) -> Iterator[str]:
     """Yield the lines about a public name: how it is called, what it is, and what it has."""
-    value = getattr(modeldyno, name)
+    value, name = attrgetter(name)(modeldyno), name.rpartition(".")[2]
     if not callable(value):
         yield f"{name} = {value}"
         return

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from modeldyno import BaseModelInspector, Profiler
+from modeldyno.compat import BaseModelInspector, Profiler
 from modeldyno.testing.server import serve_in_subprocess
 
 

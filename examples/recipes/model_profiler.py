@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from modeldyno import ModelProfiler
+from modeldyno.compat import ModelProfiler
 
 net = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 10))
 profiler = ModelProfiler(net, device="cpu")

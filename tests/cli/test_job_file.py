@@ -206,11 +206,11 @@ def test_python_runs_the_same_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     Path("jobs.yaml").write_text(
         f"command: inspect\nno_store: true\nmatrix:\n  model: [{MODEL}, absent.onnx]\n"
     )
-    first, second = public.run_jobs("jobs.yaml")
+    first, second = public.run("jobs.yaml")
 
     assert isinstance(first, public.Result)
     assert first["parameters"] == 38_282
     assert second is None
     Path("wrong.yaml").write_text("command: inspect\nmax_tim: 3s\n")
     with pytest.raises(RequestError, match="no option of inspect 'max_tim'"):
-        public.run_jobs("wrong.yaml")
+        public.run("wrong.yaml")

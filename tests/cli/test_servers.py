@@ -55,7 +55,7 @@ def test_what_a_container_uses_is_that_of_its_processes() -> None:
 
 def test_they_are_listed_in_python_too() -> None:
     """Beside those that we started."""
-    assert modeldyno.list_servers() == ()
-    assert [one.name for one in modeldyno.list_containers()] == ["serving"]
-    ((one, usage),) = modeldyno.list_containers(stats=True)
+    assert modeldyno.servers.list() == ()
+    assert [one.name for one in modeldyno.servers.containers()] == ["serving"]
+    ((one, usage),) = modeldyno.servers.containers(stats=True)
     assert (one.image, usage.threads > 0) == ("docker.io/tensorflow/serving:2.18", True)

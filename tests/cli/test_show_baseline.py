@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from modeldyno import MemoryChange, Result, memory_change, read
+from modeldyno import Result, read
 from modeldyno.base import codec
 from modeldyno.base.result.static_data import MemoryItem
 from modeldyno.base.result.trace_data import TraceReport
+from modeldyno.regions import MemoryChange, memory_change
 from modeldyno.testing.sample_results import a_result, a_small_result
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from modeldyno.base import plugins
 from modeldyno.base.result.result import Artifact, FailureKind
 from modeldyno.cli.actions.sweep_study import exit_code
 from modeldyno.sweeps import codec as codec_study
-from modeldyno.sweeps import export_configs, loop
+from modeldyno.sweeps import config_export, loop
 from modeldyno.sweeps.schema import KEYS
 from modeldyno.sweeps.study.goal import Rank
 from modeldyno.sweeps.study.ranking import ranking
@@ -541,7 +541,7 @@ def test_an_ensemble_names_the_models_that_are_written_beside_it() -> None:
     """Files that are not written are unchanged."""
     parts = 'name: "double"\n', 'name: "both"\n  model_name: "double"\n  model_name: "elsewhere"\n'
     files = [Artifact(name="config.pbtxt", path="", digest="", text=text) for text in parts]
-    _, ensemble = export_configs._rename_steps(files, "3")
+    _, ensemble = config_export._rename_steps(files, "3")
 
     assert ensemble.text == 'name: "both"\n  model_name: "double_3"\n  model_name: "elsewhere"\n'
 

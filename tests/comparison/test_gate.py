@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from modeldyno import detect_regressions
 from modeldyno.base import codec, plugins
 from modeldyno.base.errors import OutOfTime, RequestError, RunFailed, UndecidedWarning
 from modeldyno.base.job.input_spec import InputSpec
@@ -25,6 +24,7 @@ from modeldyno.comparison.change.build import CompareOptions
 from modeldyno.comparison.change.gate_rule import GateRule
 from modeldyno.comparison.gate import check_stored, rerunnable_baseline, run_gate
 from modeldyno.comparison.views.gate import sentence
+from modeldyno.compat import detect_regressions
 from modeldyno.engine.runtime.events import INTERRUPTED
 from modeldyno.engine.runtime.session import RunSession
 from modeldyno.testing.sample_results import a_failed_result, a_job, a_small_result

@@ -13,21 +13,22 @@ import numpy as np
 import pytest
 
 import modeldyno
-from modeldyno import (
+from modeldyno.base.errors import DeviceInUse, RequestError, RunFailed
+from modeldyno.base.metrics.measurement import observed_number
+from modeldyno.compat import (
     BaseModelInspector,
     Profiler,
     ServerInspector,
     TensorFlowInspector,
     TorchServeInspector,
     TritonInspector,
-    UncertifiedWarning,
+    inspectors,
+    server_profiler,
 )
-from modeldyno.base.errors import DeviceInUse, RequestError, RunFailed
-from modeldyno.base.metrics.measurement import observed_number
-from modeldyno.compat import inspectors, server_profiler
 from modeldyno.engine.environment.device_lock import device_lock
 from modeldyno.engine.environment.idle import IdleRule
 from modeldyno.engine.interfaces.request_target import Endpoint
+from modeldyno.errors import UncertifiedWarning
 from modeldyno.serving.servers import tcp_ports
 from modeldyno.testing.sample_results import a_result
 from modeldyno.testing.server import serve_in_subprocess
@@ -249,7 +250,7 @@ ANY_LOAD = IdleRule(samples=0)
 def devices(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Take this machine for one with two GPUs."""
     monkeypatch.setattr("modeldyno.engine.environment.device_lock._folder", lambda: tmp_path)
-    for module in ("compat.server_profiler", "registry.idle_devices"):
+    for module in ("compat.server_profiler", "registry.device_idleness"):
         monkeypatch.setattr(f"modeldyno.{module}.devices_here", lambda: ("cpu", "cuda:0", "cuda:1"))
 
 
@@ -271,7 +272,7 @@ class TestAutoDiagnose:
             ["cpu"], [2], idle=ANY_LOAD
         )
 
-        assert diagnoses["cpu"][2].result.id in {entry.id for entry in modeldyno.list_results(limit=5)}
+        assert diagnoses["cpu"][2].result.id in {entry.id for entry in modeldyno.store.list(limit=5)}
 
     @pytest.mark.slow  # a server for each; tests beside it need one
     def test_each_device_has_its_server(self, server: int) -> None:
@@ -365,13 +366,13 @@ def test_idle_devices_are_those_that_nobody_uses(monkeypatch: pytest.MonkeyPatch
         return "train uses it" if device == "cuda:0" else None
 
     monkeypatch.setattr("modeldyno.engine.environment.idle.why_busy", why_busy)
-    assert modeldyno.idle_devices() == ("cpu", "cuda:1")
-    assert modeldyno.idle_devices(never_on="gpu:1", idle_cpu="5%", idle_memory="1GiB", idle_for="2s") == (
-        "cpu",
-    )
+    assert modeldyno.registry.idle_devices() == ("cpu", "cuda:1")
+    assert modeldyno.registry.idle_devices(
+        never_on="gpu:1", idle_cpu="5%", idle_memory="1GiB", idle_for="2s"
+    ) == ("cpu",)
     assert rules == {IdleRule(), IdleRule(cpu=0.05, memory=1 << 30, samples=2, period=1.0)}
     with device_lock("cpu", "modeldyno profile"):
-        assert modeldyno.idle_devices() == ("cuda:1",)
+        assert modeldyno.registry.idle_devices() == ("cuda:1",)
 
 
 def test_what_an_inspector_raises_is_told() -> None:

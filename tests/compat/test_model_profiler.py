@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from modeldyno import Benchmark, Figures, ModelProfiler, UncertifiedWarning, read, read_all
+from modeldyno import read
 from modeldyno.base import codec, progress
 from modeldyno.base.errors import RequestError, RunFailed, UnknownName, UnreadableDocument
 from modeldyno.base.job.input_spec import InputSpec
@@ -20,7 +20,10 @@ from modeldyno.base.metrics.measurement import Distribution, Measurement, observ
 from modeldyno.base.result.result import Failure, FailureKind
 from modeldyno.base.result.static_data import MemoryItem
 from modeldyno.base.result.trace_data import EventKind, ExecutedOp, Layer, MemoryTimeline, TraceReport
+from modeldyno.compat import Benchmark, Figures, ModelProfiler
 from modeldyno.compat.profiler_session import SessionStep
+from modeldyno.errors import UncertifiedWarning
+from modeldyno.store import read_all
 from modeldyno.testing.sample_results import a_result
 
 if TYPE_CHECKING:
@@ -317,7 +320,7 @@ def test_refused_arrays_are_named_by_their_input_and_not_used_again() -> None:
 
 
 REGRESSIONS = """
-from modeldyno import load_baseline, detect_regressions
+from modeldyno.compat import load_baseline, detect_regressions
 
 # Compare with baseline
 baseline_results = load_baseline("baseline_profiling.json")
@@ -497,7 +500,7 @@ def test_a_model_that_does_not_load_is_told(tmp_path: Path) -> None:
 
 
 SESSION = """
-from modeldyno import ModelProfiler
+from modeldyno.compat import ModelProfiler
 import torch
 
 # Initialize profiler

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from modeldyno import BaseModelInspector, Diagnosis, Profiler
 from modeldyno.base.errors import RequestError
 from modeldyno.base.metrics.measurement import observed_number
-from modeldyno.compat import server_profiler
+from modeldyno.compat import BaseModelInspector, Diagnosis, Profiler, server_profiler
 from modeldyno.testing.sample_results import a_result
 from modeldyno.testing.server import serve_in_subprocess
 
@@ -26,8 +25,8 @@ if TYPE_CHECKING:
 
 
 START = """
-from modeldyno import CVTorchClient
-from modeldyno import Profiler
+from modeldyno.compat import CVTorchClient
+from modeldyno.compat import Profiler
 
 # create a client
 torch_client = CVTorchClient(test_data_item, batch_num, batch_size, asynchronous=False)
@@ -39,7 +38,7 @@ profiler = Profiler(model_info=mode_info, server_name='name of your server', ins
 diagnosis = profiler.diagnose()
 """
 CUSTOM = """
-from modeldyno import BaseModelInspector
+from modeldyno.compat import BaseModelInspector
 
 class YourClient(BaseModelInspector):
     def __init__(self, repeat_data, batch_num=1, batch_size=1, asynchronous=None):

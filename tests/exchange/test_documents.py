@@ -43,36 +43,36 @@ def measured(seconds: float = 0.005, identifier: str = "abc123def456") -> Result
 def test_what_is_stored_is_listed_tagged_shown_and_removed() -> None:
     """A Result or its id stands for it; what is removed is not found any more."""
     result = measured()
-    modeldyno.store(result)
+    modeldyno.store.add(result)
 
-    assert modeldyno.tag(result, ["@main", "look"]).tags == ("@main", "look")
-    assert [entry.id for entry in modeldyno.list_results(tag="look")] == [result.id]
-    assert modeldyno.tag(result.id[:6], "look", remove=True).tags == ("@main",)
-    assert modeldyno.list_results(name="another") == ()
-    assert [entry.id for entry in modeldyno.list_results(where="latency.p50 < 20ms")] == [result.id]
-    assert modeldyno.list_results(where="latency.p50 > 20ms or failed") == ()
-    assert modeldyno.show("@main") == result
-    (removed,) = modeldyno.rm(result.id)
+    assert modeldyno.store.tag(result, ["@main", "look"]).tags == ("@main", "look")
+    assert [entry.id for entry in modeldyno.store.list(tag="look")] == [result.id]
+    assert modeldyno.store.tag(result.id[:6], "look", remove=True).tags == ("@main",)
+    assert modeldyno.store.list(name="another") == ()
+    assert [entry.id for entry in modeldyno.store.list(where="latency.p50 < 20ms")] == [result.id]
+    assert modeldyno.store.list(where="latency.p50 > 20ms or failed") == ()
+    assert modeldyno.store.show("@main") == result
+    (removed,) = modeldyno.store.rm(result.id)
     assert (removed.id, removed.baselines) == (result.id, ("@main",))
-    assert modeldyno.list_results() == ()
+    assert modeldyno.store.list() == ()
     with pytest.raises(RequestError, match="limit of 1 or more"):
-        modeldyno.list_results(limit=0)
+        modeldyno.store.list(limit=0)
 
 
 def test_nothing_is_removed_if_one_name_is_wrong() -> None:
     """All names are looked up first."""
-    modeldyno.store(measured())
+    modeldyno.store.add(measured())
 
     with pytest.raises(RequestError):
-        modeldyno.rm(["abc123", "absent"])
+        modeldyno.store.rm(["abc123", "absent"])
 
-    assert len(modeldyno.list_results()) == 1
+    assert len(modeldyno.store.list()) == 1
 
 
 def test_a_report_takes_documents_files_and_ids(tmp_path: Path) -> None:
     """One document or several; bounds are those of one Result."""
     first, second = measured(), measured(0.006, "fed654cba321")
-    modeldyno.store(first)
+    modeldyno.store.add(first)
     modeldyno.save(second, tmp_path / "second.json")
 
     assert modeldyno.report(first, tmp_path / "a.html", require="latency.p50 <= 1ms") == tmp_path / "a.html"
@@ -98,7 +98,7 @@ def test_a_report_of_a_chart_is_a_picture(tmp_path: Path) -> None:
 
 def test_an_export_checks_every_place_first(tmp_path: Path) -> None:
     """A Result or its id goes to each place; a wrong place leaves nothing written."""
-    modeldyno.store(measured())
+    modeldyno.store.add(measured())
     good = f"prometheus:{tmp_path / 'a.prom'}"
 
     with pytest.raises(RequestError, match="absent"):
@@ -114,30 +114,32 @@ def test_an_export_checks_every_place_first(tmp_path: Path) -> None:
 def test_measurements_of_other_tools_are_imported() -> None:
     """They are stored with their tags, and the same file gives the same ids."""
     file = FOREIGN / "vllm_plain.json"
-    results = modeldyno.import_results(file, tags="foreign")
+    results = modeldyno.store.import_results(file, tags="foreign")
 
-    assert results == modeldyno.import_results(file, tool="vllm", store=False)
-    assert {entry.id for entry in modeldyno.list_results(tag="foreign")} == {result.id for result in results}
+    assert results == modeldyno.store.import_results(file, tool="vllm", store=False)
+    assert {entry.id for entry in modeldyno.store.list(tag="foreign")} == {result.id for result in results}
     with pytest.raises(RequestError, match="is not a file of aiperf"):
-        modeldyno.import_results(file, tool="aiperf")
+        modeldyno.store.import_results(file, tool="aiperf")
 
 
 def test_replicas_of_a_result_hold_its_bounds() -> None:
     """A thousand requests take five of 200/s; a broken bound says why the number is unknown."""
-    answer = modeldyno.replicas(measured(), demand="1000/s", price="1.20/h", require="latency.p50 <= 6ms")
-    unknown = modeldyno.replicas(measured(), demand=1000, require="latency.p50 <= 1ms")
+    answer = modeldyno.serving.replicas(
+        measured(), demand="1000/s", price="1.20/h", require="latency.p50 <= 6ms"
+    )
+    unknown = modeldyno.serving.replicas(measured(), demand=1000, require="latency.p50 <= 1ms")
 
     assert answer.provision is not None
     assert answer.provision.replicas == 5
     assert unknown.provision is None
     assert "is unknown" in unknown.why
     with pytest.raises(RequestError, match="Nothing to compute"):
-        modeldyno.replicas(measured())
+        modeldyno.serving.replicas(measured())
 
 
 def test_a_check_judges_bounds_and_a_baseline(tmp_path: Path) -> None:
     """The report has the verdict, and is written in the formats of pipelines."""
-    modeldyno.store(measured(), tags="@main")
+    modeldyno.store.add(measured(), tags="@main")
     slow = measured(0.010, "fed654cba321")
 
     assert modeldyno.check(slow, require="latency.p50 <= 20ms").verdict is Verdict.HELD
@@ -145,10 +147,10 @@ def test_a_check_judges_bounds_and_a_baseline(tmp_path: Path) -> None:
     report = modeldyno.check(slow, baseline="@main", max_regression="5%", metrics="latency.p50")
     assert report.verdict is Verdict.BROKEN
     for name, begin in (("a.xml", "<?xml"), ("a.sarif", "{"), ("a.md", "<!--")):
-        modeldyno.save_verdict(report, tmp_path / name)
+        modeldyno.save(report, tmp_path / name)
         assert (tmp_path / name).read_text().startswith(begin)
-    with pytest.raises(RequestError, match="No verdict is written as"):
-        modeldyno.save_verdict(report, tmp_path / "a.html")
+    with pytest.raises(RequestError, match=r"No reporter writes 'a\.docx'"):
+        modeldyno.save(report, tmp_path / "a.docx")
     with pytest.raises(RequestError, match="Nothing to check"):
         modeldyno.check(slow)
     with pytest.raises(RequestError, match="need a baseline"):
@@ -166,7 +168,7 @@ def test_a_comment_takes_a_report_or_its_file(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(pr_comment.CommentThread, "of", lambda _environment: None)
     monkeypatch.setattr(pr_comment, "post_comment", keep)
     report = modeldyno.check(measured(), require="latency.p50 <= 20ms")
-    modeldyno.save_verdict(report, tmp_path / "comment.md")
+    modeldyno.save(report, tmp_path / "comment.md")
 
     assert modeldyno.comment(report) == modeldyno.comment(tmp_path / "comment.md") == "posted it"
     assert posted[0] == posted[1]
@@ -184,4 +186,4 @@ def test_plugins_schemas_and_findings_are_values() -> None:
     assert "properties" in modeldyno.schema("sweep")
     with pytest.raises(RequestError, match="no schema of 'study'"):
         modeldyno.schema("study")
-    assert isinstance(modeldyno.findings(measured()), tuple)
+    assert isinstance(modeldyno.store.findings(measured()), tuple)

@@ -51,7 +51,7 @@ def a_comparison(_url: str, _folder: Path) -> StoredDocument:
     )
 
 
-class Asleep(modeldyno.BaseModelInspector):
+class Asleep(modeldyno.compat.BaseModelInspector):
     def infer(self, input_batch: Any) -> Any:
         """Take a millisecond."""
         time.sleep(0.001)
@@ -59,7 +59,7 @@ class Asleep(modeldyno.BaseModelInspector):
 
 
 def a_diagnosis(_url: str, _folder: Path) -> StoredDocument:
-    return modeldyno.Profiler("m", inspector=Asleep("x", batch_num=100)).diagnose().result
+    return modeldyno.compat.Profiler("m", inspector=Asleep("x", batch_num=100)).diagnose().result
 
 
 MEASURE: dict[str, Measure] = {

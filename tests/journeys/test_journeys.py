@@ -106,7 +106,7 @@ def test_the_page_of_modelci_from_a_file_to_a_diagnosis(shell: Shell, digits: st
     shell.write(
         "find.py",
         "import modeldyno\n"
-        "found = modeldyno.retrieve('Digits', framework='onnx', task='image classification')\n"
+        "found = modeldyno.registry.retrieve('Digits', framework='onnx', task='image classification')\n"
         "print(found[0].name, found[0].metrics)\n"
         "result = modeldyno.profile(found[0], max_time=3)\n"
         "print('median', result.ask('latency.p50').value is not None or result.doubts != ())\n",

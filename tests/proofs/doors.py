@@ -137,7 +137,7 @@ def _gate(folder: Path, before: Callable[[Path], str], after: Callable[[Path], s
 
 
 REGRESSIONS = """
-from modeldyno import ModelProfiler, detect_regressions, load_baseline
+from modeldyno.compat import ModelProfiler, detect_regressions, load_baseline
 
 baseline_results = load_baseline("baseline.json")
 current_results = ModelProfiler({model!r}, processes=5).profile()

@@ -971,7 +971,7 @@ def test_a_program_that_did_say_ends_in_silence(statement: str) -> None:
 def test_check_time_is_on_at_once_and_prints_by_itself() -> None:
     """Functions and blocks, in the tables of the other marks, without a further line."""
     output = ended(
-        "from modeldyno import check_time, profiled\n"
+        "from modeldyno import profiled\nfrom modeldyno.regions import check_time\n"
         "@check_time\ndef forward(): pass\n"
         "for _ in range(3): forward()\n"
         "with check_time('step', sync=True): pass\n"
@@ -985,7 +985,7 @@ def test_check_time_is_on_at_once_and_prints_by_itself() -> None:
 
 def test_check_time_that_marks_what_is_never_called_prints_nothing() -> None:
     """There are no tables without rows."""
-    assert ended("from modeldyno import check_time\n@check_time\ndef forward(): pass") == ""
+    assert ended("from modeldyno.regions import check_time\n@check_time\ndef forward(): pass") == ""
 
 
 def test_a_forked_child_leaves_the_last_word_to_its_parent(capsys: pytest.CaptureFixture[str]) -> None:

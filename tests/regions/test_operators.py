@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from modeldyno import Profiled, Schedule
+from modeldyno import Profiled
 from modeldyno.base.errors import RequestError
 from modeldyno.base.report.blocks import Table
 from modeldyno.base.result.trace_data import EventKind
 from modeldyno.engine.trace.dataflow import DataFlow, FlowStep
 from modeldyno.engine.trace.op_events import WITHIN, Occurrence
 from modeldyno.profiling import views
-from modeldyno.regions import operators
+from modeldyno.regions import Schedule, operators
 from modeldyno.regions.operators import OperatorRecorder
 
 if TYPE_CHECKING:

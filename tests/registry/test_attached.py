@@ -20,7 +20,7 @@ from modeldyno.base.job.model_ref import ModelIdentity
 from modeldyno.base.job.version_name import VersionName
 from modeldyno.cli import cli
 from modeldyno.compat import modelci
-from modeldyno.registry.api import attach_result, detach_result
+from modeldyno.registry import attach, detach
 from modeldyno.registry.overview import version_overview
 from modeldyno.registry.register import Registration, register
 from modeldyno.registry.views import version as version_view
@@ -83,17 +83,17 @@ def test_what_was_measured_of_the_same_content_is_listed_by_itself(registry: Reg
 def test_a_measurement_is_attached_replaced_and_detached(registry: Registry) -> None:
     """By host, device, engine and batch size; Results stay in the store, and the history has who did it."""
     first, second = a_result(id="1" * 12), a_result(id="2" * 12)
-    attached = attach_result("net", first, **PLACE)
+    attached = attach("net", first, **PLACE)
     assert (attached.version, attached.kind, attached.at) == ("net/1", "result", MeasuredAt(**PLACE))
-    attach_result("net", second, **PLACE, replace=False)
-    attach_result("net", a_result(id="3" * 12), **{**PLACE, "batch_size": 1})
+    attach("net", second, **PLACE, replace=False)
+    attach("net", a_result(id="3" * 12), **{**PLACE, "batch_size": 1})
     assert {one.document[0] for one in overview(registry).measurements} == {"1", "2", "3"}
 
-    attach_result("net", "2" * 12, **PLACE, replace=True)
+    attach("net", "2" * 12, **PLACE, replace=True)
     assert {one.document[0] for one in overview(registry).measurements} == {"2", "3"}
-    assert [one.document[0] for one in detach_result("net", host="far", batch_size=1)] == ["3"]
-    assert [one.document[0] for one in modeldyno.show_model("net").measurements] == ["2"]
-    assert detach_result("net", "22")[0].at == MeasuredAt(**PLACE)
+    assert [one.document[0] for one in detach("net", host="far", batch_size=1)] == ["3"]
+    assert [one.document[0] for one in modeldyno.registry.show("net").measurements] == ["2"]
+    assert detach("net", "22")[0].at == MeasuredAt(**PLACE)
     assert overview(registry).measurements == ()
     with plugins.store() as store:
         assert [store.get(digit * 12).id[0] for digit in "123"] == ["1", "2", "3"]
@@ -107,13 +107,13 @@ def test_a_document_or_a_version_that_is_removed_is_attached_to_nothing(
     registry: Registry, net: Version
 ) -> None:
     """Nothing of it is left."""
-    attach_result("net", a_result(id="1" * 12), **PLACE)
-    attach_result("net", replace(a_ladder(), id="2" * 12), **PLACE)
+    attach("net", a_result(id="1" * 12), **PLACE)
+    attach("net", replace(a_ladder(), id="2" * 12), **PLACE)
     with plugins.store() as store:
         store.remove("1" * 12)
         store.remove_conclusion("2" * 12)
     assert registry.attached(net) == []
-    attach_result("net", a_result(id="3" * 12), **PLACE)
+    attach("net", a_result(id="3" * 12), **PLACE)
     registry.remove_version(net, "ada")
     assert registry.attached(net) == []
 
@@ -130,7 +130,7 @@ def test_a_document_or_a_version_that_is_removed_is_attached_to_nothing(
 def test_what_cannot_be_listed_is_refused(document: Any, place: dict[str, Any], why: str) -> None:
     """In a sentence."""
     with pytest.raises(RequestError, match=why):
-        attach_result("net", document, **place)
+        attach("net", document, **place)
 
 
 def test_what_is_not_attached_cannot_be_detached(net: Version) -> None:
@@ -145,13 +145,13 @@ def test_what_is_not_attached_cannot_be_detached(net: Version) -> None:
     )
     for documents, place, why in refused:
         with pytest.raises(RequestError, match=why):
-            detach_result(net.name, documents, **place)
+            detach(net.name, documents, **place)
 
 
 def test_nothing_is_stored_for_a_version_that_is_not_there(registry: Registry) -> None:
     """Its name is looked up first."""
     with pytest.raises(RequestError, match="'gone'"):
-        attach_result("gone", a_result(id="1" * 12))
+        attach("gone", a_result(id="1" * 12))
     assert registry.result("1" * 12) is None
 
 
@@ -182,7 +182,7 @@ def test_the_commands_attach_files_and_ids(tmp_path: Path) -> None:
 def test_a_diagnosis_of_a_server_is_listed_under_its_version(registry: Registry, net: Version) -> None:
     """With host, engine and batch size, although the digest of a server's model is another."""
     with serve_in_subprocess("--service", "constant:0.001", "--model", "net") as server:
-        profiler = modeldyno.Profiler(
+        profiler = modeldyno.compat.Profiler(
             net, f"http://127.0.0.1:{server.port}#net", data=np.ones(4, np.float32), progress=False
         )
         profiler.inspector.batch_num = 12
@@ -200,7 +200,7 @@ def test_a_diagnosis_that_is_not_stored_is_not_listed(registry: Registry, net: V
     with serve_in_subprocess("--service", "constant:0.001", "--model", "net") as server:
         url, item = f"http://127.0.0.1:{server.port}#net", np.ones(4, np.float32)
         for info, store in ((net, False), ({"name": "net", "engine": "onnx"}, True)):
-            profiler = modeldyno.Profiler(info, url, data=item, progress=False, store=store)
+            profiler = modeldyno.compat.Profiler(info, url, data=item, progress=False, store=store)
             profiler.inspector.batch_num = 12
             profiler.diagnose()
     assert overview(registry).measurements == ()

@@ -258,10 +258,10 @@ def test_all_tasks_that_have_failed_are_queued_again_at_once(
     assert "3 tasks queued" in queued
     assert queued.count("net/1 source") == 3
     assert "No task queued" in type_("registry", "tasks", "--retry", "999").out
-    assert modeldyno.registry_tasks(failed=True) == ()
-    assert len(modeldyno.registry_tasks(failed=True, retry=True)) == 3
+    assert modeldyno.registry.tasks(failed=True) == ()
+    assert len(modeldyno.registry.tasks(failed=True, retry=True)) == 3
     with pytest.raises(RequestError, match="failed=True"):
-        modeldyno.registry_tasks(retry=True)
+        modeldyno.registry.tasks(retry=True)
 
 
 def test_files_come_out_again(net: Callable[..., Said], tmp_path: Path) -> None:
@@ -321,47 +321,51 @@ def test_a_stored_default_gives_way_to_the_built_in_one(net: Callable[..., Said]
     file = tmp_path / "mine.yaml"
     file.write_text("name: default\nbatch_sizes: [2]\n")
     net("registry", "policy", "-f", str(file))
-    assert modeldyno.registry_policy().batch_sizes == (2,)
+    assert modeldyno.registry.policy().batch_sizes == (2,)
 
     removed = net("registry", "policy", "default", "--remove")
 
     assert "is removed; the built-in one is back. In 1 version with it" in removed.out
-    assert modeldyno.registry_policy().batch_sizes == (1, 8, 32)
+    assert modeldyno.registry.policy().batch_sizes == (1, 8, 32)
 
 
 @pytest.mark.usefixtures("registry")
 def test_a_policy_is_removed_from_python(tmp_path: Path) -> None:
     file = tmp_path / "nightly.yaml"
     file.write_text("batch_sizes: [2]\n")
-    stored = modeldyno.registry_policy(file=file)
+    stored = modeldyno.registry.policy(file=file)
 
-    assert modeldyno.registry_policy("nightly", remove=True) == stored
+    assert modeldyno.registry.policy("nightly", remove=True) == stored
     with pytest.raises(RequestError, match="There is no policy 'nightly'"):
-        modeldyno.registry_policy("nightly")
+        modeldyno.registry.policy("nightly")
 
 
 @pytest.mark.usefixtures("measured", "registry")
 def test_the_same_from_python(model: Path, tmp_path: Path) -> None:
-    version = modeldyno.register(model, metrics={"accuracy": 0.76}, convert=False)
-    modeldyno.work(once=True, idle=IdleRule(samples=0))
-    modeldyno.move_alias("net/1", "champion")
+    version = modeldyno.registry.add(model, metrics={"accuracy": 0.76}, convert=False)
+    modeldyno.registry.work(once=True, idle=IdleRule(samples=0))
+    modeldyno.registry.alias("net/1", "champion")
 
-    assert modeldyno.retrieve("net") == (version,)
-    assert modeldyno.retrieve(framework="torch") == ()
-    assert modeldyno.retrieve("other") == ()
-    assert modeldyno.retrieve("net@champion", version=1) == modeldyno.retrieve("net/1") == (version,)
-    assert modeldyno.retrieve("net@champion", version=2) == ()
-    assert [entry.name for entry in modeldyno.list_models()] == ["net"]
-    assert modeldyno.answer("net@champion", "latency.p50 <= 20ms").state is AnswerState.FOUND
-    assert len(modeldyno.show_model("net").figures) == 3
-    assert {task.state for task in modeldyno.registry_tasks(ended=True)} == {TaskState.DONE}
-    assert modeldyno.get_model("net", tmp_path / "copy").name == "net.onnx"
-    assert modeldyno.registry_history("net", verify=True)
-    assert modeldyno.registry_policy().name == "default"
-    assert modeldyno.update("net", task="detection").task == "detection"
-    modeldyno.unregister("net/1")
+    assert modeldyno.registry.retrieve("net") == (version,)
+    assert modeldyno.registry.retrieve(framework="torch") == ()
+    assert modeldyno.registry.retrieve("other") == ()
+    assert (
+        modeldyno.registry.retrieve("net@champion", version=1)
+        == modeldyno.registry.retrieve("net/1")
+        == (version,)
+    )
+    assert modeldyno.registry.retrieve("net@champion", version=2) == ()
+    assert [entry.name for entry in modeldyno.registry.list()] == ["net"]
+    assert modeldyno.registry.answer("net@champion", "latency.p50 <= 20ms").state is AnswerState.FOUND
+    assert len(modeldyno.registry.show("net").figures) == 3
+    assert {task.state for task in modeldyno.registry.tasks(ended=True)} == {TaskState.DONE}
+    assert modeldyno.registry.get("net", tmp_path / "copy").name == "net.onnx"
+    assert modeldyno.registry.history("net", verify=True)
+    assert modeldyno.registry.policy().name == "default"
+    assert modeldyno.registry.update("net", task="detection").task == "detection"
+    modeldyno.registry.rm("net/1")
     with pytest.raises(RequestError, match="has no version"):
-        modeldyno.show_model("net")
+        modeldyno.registry.show("net")
 
 
 @pytest.mark.parametrize(
@@ -395,7 +399,7 @@ def test_a_webhook_is_added_listed_and_removed(net: Callable[..., Said]) -> None
 
     listed = net("registry", "webhook")
     assert "https://example.org" in listed.out
-    assert [hook.kinds for hook in modeldyno.registry_webhook()] == [("alias.*",)]
+    assert [hook.kinds for hook in modeldyno.registry.webhook()] == [("alias.*",)]
     assert "Webhook 1 is removed" in net("registry", "webhook", "--remove", "1").out
     assert net("registry", "webhook", "ftp://example.org").code == 2
 
@@ -404,7 +408,7 @@ def test_a_webhook_is_added_listed_and_removed(net: Callable[..., Said]) -> None
 def test_a_version_of_a_live_object_names_its_class(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("modeldyno.registry.api._save_live_object", lambda *_: model)
 
-    version = modeldyno.register(Said(code=0, out="", err=""), labels={"team": "vision"}, convert=False)
+    version = modeldyno.registry.add(Said(code=0, out="", err=""), labels={"team": "vision"}, convert=False)
 
     assert version.labels == {"class": f"{Said.__module__}.Said", "team": "vision"}
 
@@ -434,7 +438,7 @@ def test_a_version_is_measured_next(net: Callable[..., Said], registry: Registry
     before = registry.tasks(states=(TaskState.DONE,))
     first = net("registry", "measure", "net", "--no-worker")
     (task,) = registry.tasks(states=(TaskState.QUEUED,))
-    again = modeldyno.measure_model("net/1")
+    again = modeldyno.registry.measure("net/1")
 
     assert first.out.startswith(f"net/1 as source is queued before everything else: task {task.id}\n")
     assert "1 task queued, and no worker is running" in first.out

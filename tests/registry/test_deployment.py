@@ -71,7 +71,7 @@ def measured(registry: Registry) -> Callable[..., None]:
 def answered(**options: Any) -> str:
     """Export the answer to Triton; return the configuration."""
     folder = Path(options.pop("output"))
-    modeldyno.answer("Digits", "latency.p50 <= 20ms", export="triton", output=folder, **options)
+    modeldyno.registry.answer("Digits", "latency.p50 <= 20ms", export="triton", output=folder, **options)
     return (folder / "Digits" / "config.pbtxt").read_text()
 
 
@@ -94,7 +94,7 @@ def test_kserve_gets_as_many_replicas_as_the_answer_has(
 ) -> None:
     measured(batch=1)
 
-    answer = modeldyno.answer(
+    answer = modeldyno.registry.answer(
         "Digits", demand="1000000/s", export="kserve", output=tmp_path / "out", storage="s3://bucket/models"
     )
 
@@ -174,7 +174,7 @@ def test_words_that_do_not_fit_are_refused_before_anything_is_asked(
 def test_without_an_answer_python_says_so_too(measured: Callable[..., None]) -> None:
     measured(state=FigureState.DOUBTFUL)
 
-    assert modeldyno.answer("Digits").state is AnswerState.UNKNOWN
+    assert modeldyno.registry.answer("Digits").state is AnswerState.UNKNOWN
 
 
 @pytest.mark.parametrize("has", [False, pytest.param(True, marks=pytest.mark.slow)])
@@ -191,7 +191,7 @@ def test_a_backend_that_the_triton_here_lacks_is_told(
         (tmp_path / "onnxruntime").mkdir()
         (tmp_path / "onnxruntime" / "libtriton_onnxruntime.so").touch()
     program = triton.TritonProgram(path="tritonserver", backends=tmp_path)
-    answer = modeldyno.answer("Digits")
+    answer = modeldyno.registry.answer("Digits")
 
     def notes(folder: str) -> tuple[str, ...]:
         return write_deployment(registry, answer, export="triton", output=tmp_path / folder).notes[1:]

@@ -14,7 +14,7 @@ from modeldyno.base.errors import RequestError
 from modeldyno.base.job.model_ref import ModelRef
 from modeldyno.base.metrics.measurement import Interval, Measurement
 from modeldyno.registry import conversions
-from modeldyno.registry.answer import answer
+from modeldyno.registry.answering import answer
 from modeldyno.registry.records.answer import AnswerState
 from modeldyno.registry.register import Registration, register
 from modeldyno.registry.worker import run_worker

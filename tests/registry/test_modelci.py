@@ -95,7 +95,7 @@ def test_a_yaml_file_registers(registry: Registry, model: Path, tmp_path: Path) 
 def test_a_live_model_gets_an_example_of_its_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Or what was given as model_input."""
     given: list[Any] = []
-    monkeypatch.setattr(api, "register", lambda _model, example, **_words: given.append(example))
+    monkeypatch.setattr(api, "add", lambda _model, example, **_words: given.append(example))
     named = [IOShape([-1, 3], float, "x"), IOShape((2,), np.dtype("int64"), "ids")]
 
     modelci.register_model(object(), inputs=named)
@@ -139,24 +139,22 @@ def test_models_that_say_too_much_or_too_little_are_refused() -> None:
 
 def test_its_names_lead_to_where_they_are() -> None:
     """Also its arguments: a function of ours says what they are called here."""
-    with pytest.raises(
-        AttributeError, match=r"from modeldyno\.compat\.modelci import retrieve_model gives it"
-    ):
+    with pytest.raises(AttributeError, match=r"it is modeldyno\.compat\.retrieve_model"):
         modeldyno.retrieve_model  # type: ignore[attr-defined]  # noqa: B018
     with pytest.raises(UnknownName, match="no argument 'architecture'; did you mean 'name'"):
-        modeldyno.retrieve(architecture="ResNet50")  # type: ignore[call-arg]
+        modeldyno.registry.retrieve(architecture="ResNet50")  # type: ignore[call-arg]
     with pytest.raises(UnknownName, match="no argument 'metric'; did you mean 'metrics'"):
-        modeldyno.register("net.onnx", metric={"acc": 1})  # type: ignore[call-arg]
+        modeldyno.registry.add("net.onnx", metric={"acc": 1})  # type: ignore[call-arg]
 
 
 def test_an_engine_runs_a_version_or_a_form_of_it(registry: Registry, model: Path) -> None:
     """One that is still the model."""
-    version = modeldyno.register(model, name="Net", profile=False, convert=False)
+    version = modeldyno.registry.add(model, name="Net", profile=False, convert=False)
     for recipe, state in (("openvino-fp16", VariantState.CLOSE), ("torchscript", VariantState.DIFFERS)):
         registry.put_variant(a_variant(version, recipe, state=state), "ada")
 
     for engine, count in (("ONNX", 1), ("onnxruntime", 1), ("openvino", 1), ("TorchScript", 0), ("TFS", 0)):
-        assert len(modeldyno.retrieve("Net", engine=engine)) == count, engine
+        assert len(modeldyno.registry.retrieve("Net", engine=engine)) == count, engine
     assert not is_run_by(version, (), "onnx")
 
 

@@ -209,7 +209,7 @@ def a_queue(count: int) -> None:
     brief = Policy(name="brief", convert=(), batch_sizes=tuple(range(1, count + 1)), max_time=0.5)
     with plugins.store() as store:
         store.registry.put_policy(brief, "me")
-    modeldyno.register(ROOT / "examples" / "digits" / "digits.onnx", policy="brief")
+    modeldyno.registry.add(ROOT / "examples" / "digits" / "digits.onnx", policy="brief")
 
 
 @contextmanager
@@ -250,11 +250,11 @@ def test_a_worker_survives_a_restart_of_its_server(tmp_path: Path, monkeypatch: 
             time.sleep(8.0)
             assert worker.poll() is None
             server.start()
-            wait_for(lambda: not modeldyno.registry_tasks())
+            wait_for(lambda: not modeldyno.registry.tasks())
             wait_for(lambda: log.read_text().count("digits/1 source") == 6)
         assert worker.returncode == 0
-        events = [e for e in modeldyno.registry_history("digits", limit=100) if e.kind.startswith("task.")]
-        tasks = modeldyno.registry_tasks("digits", ended=True, limit=100)
+        events = [e for e in modeldyno.registry.history("digits", limit=100) if e.kind.startswith("task.")]
+        tasks = modeldyno.registry.tasks("digits", ended=True, limit=100)
     assert [event.kind for event in events] == ["task.done"] * 6
     assert {(task.state, task.attempts) for task in tasks} == {(TaskState.DONE, 1)}
     text = log.read_text()
@@ -290,10 +290,10 @@ def test_a_worker_survives_an_outage_of_s3(tmp_path: Path, monkeypatch: pytest.M
         server = moto.ThreadedMotoServer("127.0.0.1", port)
         server.start()
         try:
-            wait_for(lambda: not modeldyno.registry_tasks())
+            wait_for(lambda: not modeldyno.registry.tasks())
         finally:
             server.stop()
-    tasks = modeldyno.registry_tasks("digits", ended=True, limit=100)
+    tasks = modeldyno.registry.tasks("digits", ended=True, limit=100)
     assert [(task.state, task.attempts) for task in tasks] == [(TaskState.DONE, 1)] * 3
     text = log.read_text()
     assert text.count("It is waited for.") == text.count("The models' files can be reached again") == 1

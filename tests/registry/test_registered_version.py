@@ -208,9 +208,9 @@ def test_wrong_inputs_are_refused_before_anything_is_loaded(registry: Registry, 
 
 def test_functions_take_the_version_that_was_found(digits: Version) -> None:
     """As `retrieve` returns it; `Profiler` serves it by its name."""
-    (version,) = modeldyno.retrieve("digits")
+    (version,) = modeldyno.registry.retrieve("digits")
     result = modeldyno.inspect(version, store=False, progress=False)
-    profiler = modeldyno.Profiler(version)
+    profiler = modeldyno.compat.Profiler(version)
 
     assert result.model is not None
     assert result.model.digest.partition(":")[2] == digits.digest.partition(":")[2]

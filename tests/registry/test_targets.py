@@ -65,6 +65,6 @@ def test_the_devices_are_those_that_the_command_lists(monkeypatch: pytest.Monkey
 def test_every_device_on_a_cluster_is_refused() -> None:
     """It took the processor alone, without a word."""
     with pytest.raises(RequestError, match="On Ray, a worker has one kind of device: cpu, or cuda:0"):
-        modeldyno.work(device="all", ray="local")
+        modeldyno.registry.work(device="all", ray="local")
     with pytest.raises(RequestError, match="write cpu, gpu:0, or all for a worker for each"):
-        modeldyno.work(device="banana")
+        modeldyno.registry.work(device="banana")

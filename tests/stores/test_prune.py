@@ -116,16 +116,16 @@ def test_the_command_says_how_much_and_the_file_shrinks(store: SqlStore, url: st
     assert left(store) == {"3"}
     if before:
         assert size() < before / 2
-    assert modeldyno.prune("2025-01-01") == ()
+    assert modeldyno.store.prune("2025-01-01") == ()
 
 
 @pytest.mark.parametrize("before", ["soon", "it's", "", "-1 days ago"])
 def test_what_is_no_time_is_refused(before: str) -> None:
     """With what to write."""
     with pytest.raises(RequestError, match=f"'{before}' is no time; write '90 days ago'"):
-        modeldyno.prune(before)
+        modeldyno.store.prune(before)
     with pytest.raises(RequestError, match="-1 results cannot stay"):
-        modeldyno.prune("2025-01-01", keep=-1)
+        modeldyno.store.prune("2025-01-01", keep=-1)
 
 
 def test_times_of_a_quick_model_take_a_fraction_of_their_document() -> None:

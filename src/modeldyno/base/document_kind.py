@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -50,6 +50,8 @@ class DocumentKind:
     """Its line in a list."""
     columns: tuple[str, ...] = ()
     """Columns that `numbers` may lack, as not every document of this kind has them."""
+    formats: Mapping[str, Callable[[Any], str]] = field(default_factory=dict)
+    """Suffix of a file to what writes it, where no reporter does or this kind has its own."""
     configurations_title: Callable[[Any, Sequence[str]], str] | None = None
     """The title of a page of configurations that were chosen by name; None of a kind that has none."""
 
@@ -60,6 +62,7 @@ def plain_kind(
     *,
     encode: Callable[..., bytes],
     command: str = "",
+    formats: Mapping[str, Callable[[Any], str]] | None = None,
 ) -> DocumentKind:
     """Return the kind of a document that has no more views than its blocks, and is not read back."""
 
@@ -70,6 +73,7 @@ def plain_kind(
     return DocumentKind(
         name=document.KIND, document=document, encode=encode, command=command, headline=headline, blocks=show,
         page=show, numbers=partial(_first_table, blocks), title=headline, brief=headline,
+        formats=formats or {},
     )  # fmt: skip
 
 

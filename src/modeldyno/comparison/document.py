@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.base import codec
+from modeldyno.base import codec, plugins
 from modeldyno.base.document_kind import DocumentKind, plain_kind
 from modeldyno.comparison import codec as codec_comparison
 from modeldyno.comparison.calibrate import MachineCheckup
@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 
     from modeldyno.base.document_kind import FindResult
     from modeldyno.base.report.figure_checks import FigureCheck
+
+
+def render_comment(report: GateReport) -> str:
+    """Render a comment; a later run finds and replaces it by its first line."""
+    body = plugins.resolve("reporter", "markdown").lay_out(gate.comment(report), title=report.result.name)
+    return f"{gate.comment_marker(report)}\n{body}"
 
 
 def _checks(
@@ -41,4 +47,7 @@ TREND = DocumentKind(
 )  # fmt: skip
 ADVICE = plain_kind(Advice, advice_blocks.advice, encode=codec.encode_document, command="advise")
 CHECKUP = plain_kind(MachineCheckup, MachineCheckup.blocks, encode=codec.encode_document)
-GATE = plain_kind(GateReport, gate.blocks, encode=codec.encode_document)
+GATE = plain_kind(
+    GateReport, gate.blocks, encode=codec.encode_document,
+    formats={".xml": gate.junit, ".sarif": gate.sarif, ".md": render_comment},
+)  # fmt: skip

@@ -292,7 +292,7 @@ class ModelProfiler:
     def export_json(self, path: str | Path) -> str:
         """Write all measurements as JSON and return the text: a document, or an array for several Results.
 
-        `modeldyno.read` reads the document, `modeldyno.read_all` either.
+        `modeldyno.read` reads the document, `modeldyno.store.read_all` either.
 
         Raises:
             RequestError: nothing was measured yet, or the file cannot be written.

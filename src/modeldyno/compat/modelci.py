@@ -118,7 +118,7 @@ def register_model(  # noqa: PLR0913 - the arguments of ModelCI
     labels = {
         name: _word(each) for name, each in (("framework", framework), ("engine", engine)) if _word(each)
     }
-    registered = registry.register(
+    registered = registry.add(
         model,
         _example(model_input, specs) if is_live else None,
         name=name_from_label(architecture) if architecture else None,
@@ -142,7 +142,7 @@ def register_model_from_yaml(file_path: str | Path, *, trust: bool = False) -> l
     """Register what a YAML file of ModelCI describes, as ``modeldyno registry add -f`` does."""
     request = read_registration(Path(file_path), {"trust": trust})
     words = {name: getattr(request, name) for name in _OF_REGISTRATION}
-    return [registry.register(request.model, version=request.number, **words)]
+    return [registry.add(request.model, version=request.number, **words)]
 
 
 _OF_REGISTRATION = (
@@ -161,7 +161,7 @@ def retrieve_model(  # noqa: PLR0913 - as in ModelCI
     download: bool = True,  # noqa: ARG001 - files are fetched when they are used
     architecture_name: str = "",
 ) -> list[Version]:
-    """Find models; each is a model in every function, and `modeldyno.get_model` copies its files.
+    """Find models; each is a model in every function, and `modeldyno.registry.get` copies its files.
 
     Args:
         architecture: its name.
@@ -219,7 +219,7 @@ def update_model(id: Any, schema: Any) -> Version:  # noqa: A002 - its name in M
 
 def delete_model(id_: Any) -> None:
     """Remove a version; its Results stay."""
-    registry.unregister(_id_of(id_))
+    registry.rm(_id_of(id_))
 
 
 delete_model_by_id = delete_model
@@ -264,7 +264,7 @@ def register_dynamic_profiling_result(id_: Any, dynamic_result: Any) -> Attached
             `Diagnosis`, or a `Result`.
 
     Returns:
-        What is listed; `modeldyno.show_model` has all of a version, as ``measurements``.
+        What is listed; `modeldyno.registry.show` has all of a version, as ``measurements``.
     """
     return _list_dynamic(id_, dynamic_result, replace=False)
 
@@ -300,7 +300,7 @@ def delete_dynamic_profiling_result(
     Raises:
         RequestError: there is none.
     """
-    return registry.detach_result(_id_of(id_), host=str(dynamic_result_ip), device=dynamic_result_device_id)
+    return registry.detach(_id_of(id_), host=str(dynamic_result_ip), device=dynamic_result_device_id)
 
 
 def _place_of(id_: Any, dynamic: Any) -> MeasuredAt:
@@ -316,7 +316,7 @@ def _place_of(id_: Any, dynamic: Any) -> MeasuredAt:
             engine=dynamic["engine"],
             batch_size=dynamic["batch_size"],
         )
-    version = registry.show_model(_id_of(id_)).version
+    version = registry.show(_id_of(id_)).version
     batch = _positive(_read(dynamic, "batch"))
     return MeasuredAt(
         host=_word(_read(dynamic, "ip")) or "127.0.0.1",
@@ -330,7 +330,7 @@ def _list_dynamic(id_: Any, dynamic: Any, *, replace: bool) -> AttachedDocument:
     place = _place_of(id_, dynamic)
     if isinstance(dynamic, Result | Diagnosis):
         result = dynamic if isinstance(dynamic, Result) else dynamic.result
-        return registry.attach_result(_id_of(id_), result, **asdict(place), replace=replace)
+        return registry.attach(_id_of(id_), result, **asdict(place), replace=replace)
     return _list_figures(id_, tuple(_dynamic_figures(dynamic, place)), place, replace=replace)
 
 
@@ -375,7 +375,7 @@ def _list_figures(
         figures=figures,
     )
     result = foreign_result(load, id=identity["id"], origin="its profiling result", digest="")
-    return registry.attach_result(name, result, **asdict(place), replace=replace)
+    return registry.attach(name, result, **asdict(place), replace=replace)
 
 
 def _positive(value: Any) -> float | None:

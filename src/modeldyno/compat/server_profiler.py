@@ -39,7 +39,7 @@ from modeldyno.profiling.api.error_wording import as_reference
 from modeldyno.profiling.api.profile import measure_request, store_if
 from modeldyno.profiling.api.result_dict import Section
 from modeldyno.profiling.request import Request
-from modeldyno.registry.api import attach_result
+from modeldyno.registry.api import attach
 from modeldyno.registry.records.records import Version
 from modeldyno.registry.targets import CPU, devices_here, named_device
 from modeldyno.serving.api.load import load
@@ -345,7 +345,7 @@ class Profiler:
         endpoint = self._server()
         known = {"device": diagnosis["device_id"], "host": None if endpoint is None else endpoint.host}
         try:
-            attach_result(
+            attach(
                 version.name,
                 result.id,
                 engine=diagnosis["engine"],

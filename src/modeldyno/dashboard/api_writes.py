@@ -19,7 +19,7 @@ from modeldyno.base.job.version_name import SOURCE, VersionName
 from modeldyno.dashboard import registry_writes
 from modeldyno.dashboard.page import PageRequest
 from modeldyno.registry import changes
-from modeldyno.registry.attach import attach_document, detach_documents
+from modeldyno.registry.attachments import attach_document, detach_documents
 from modeldyno.registry.changes import QueuedTask
 from modeldyno.registry.records.records import AttachedDocument, Version
 from modeldyno.registry.register import registration_values

@@ -33,8 +33,7 @@ from modeldyno.dashboard.page import (
 )
 from modeldyno.profiling.views import lists as document_lists
 from modeldyno.profiling.views.result import network as network_view
-from modeldyno.registry import answer as answering
-from modeldyno.registry import changes
+from modeldyno.registry import answering, changes
 from modeldyno.registry.matrix import newest_speeds, version_speeds
 from modeldyno.registry.overview import version_overview
 from modeldyno.registry.policies import all_policies

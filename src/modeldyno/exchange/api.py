@@ -15,9 +15,10 @@ from modeldyno.base.kinds import kind_of
 from modeldyno.base.metrics.constraints import Constraint
 from modeldyno.base.result.result import Result
 from modeldyno.comparison import pr_comment
+from modeldyno.comparison.document import render_comment
 from modeldyno.engine.trace.carbon import Emission, with_carbon
 from modeldyno.exchange import import_ as documents_import
-from modeldyno.exchange.export import export_to, render_comment, write_verdict
+from modeldyno.exchange.export import export_to
 from modeldyno.exchange.import_ import reconcile as reconcile_file
 from modeldyno.exchange.jobs import read_job_schema
 from modeldyno.exchange.verify import verify as verify_document
@@ -26,9 +27,6 @@ from modeldyno.profiling.api.profile import as_tuple, result_or_raise, store_if
 from modeldyno.profiling.findings.rules import findings as find_findings
 from modeldyno.profiling.run import judge_result
 from modeldyno.reports.write import write_report
-from modeldyno.serving.load.capacity import Capacity
-from modeldyno.serving.load.load_curve import LoadCurve
-from modeldyno.serving.loadtest.replicas import CostAnswer, CostOptions
 from modeldyno.stores import catalog
 from modeldyno.stores.lookup import find_any
 from modeldyno.sweeps import schema as sweep_schema
@@ -306,7 +304,7 @@ def comment(file: str | Path | GateReport) -> str:
     GITHUB_TOKEN or GITLAB_TOKEN in the environment.
 
     Args:
-        file: what `gate` or `check` returned, or a file written by `save_verdict` or ``--markdown``.
+        file: what `gate` or `check` returned, or a file written by ``.save("comment.md")`` or ``--markdown``.
 
     Returns:
         What was done, with the address of the comment.
@@ -321,20 +319,6 @@ def comment(file: str | Path | GateReport) -> str:
         else render_comment(file)
     )
     return pr_comment.post_comment(text, pr_comment.CommentThread.of(os.environ))
-
-
-@reword_errors
-def save_verdict(report: GateReport, path: str | Path) -> None:
-    """Write the verdict of `gate` or `check`, as ``--junit``, ``--sarif`` and ``--markdown`` do.
-
-    Args:
-        report: the report of the gate.
-        path: the file; its suffix is the format: .xml for JUnit, .sarif for SARIF, .md for a comment.
-
-    Raises:
-        RequestError: the suffix is none of these, or the file cannot be written.
-    """
-    write_verdict(report, Path(path))
 
 
 @reword_errors
@@ -394,42 +378,6 @@ def findings(result: Result | str | Path) -> tuple[Finding, ...]:
     """
     stored = _result(result)
     return find_findings(stored, installed.knobs(stored.job.backend))
-
-
-@reword_errors
-def replicas(
-    result: Result | LoadCurve | Capacity | str | Path,
-    *,
-    demand: float | str | None = None,
-    price: str | None = None,
-    require: str | Sequence[str] = (),
-) -> CostAnswer:
-    """Compute how many replicas a demand takes and what they cost, as ``--demand`` and ``--price`` do.
-
-    Args:
-        result: a Result of `load`, a LoadCurve, a Capacity; a file, or an id or tag of the store.
-        demand: requests per second, or text such as ``"1000/s"``.
-        price: price of a replica, such as ``"1.20/h"`` or ``"876 EUR/month"``.
-        require: bounds that each replica must hold, for a Result; a load series has its own.
-
-    Returns:
-        The answer: ``.provision`` has the number of replicas and the rate of each, ``.costs`` what the work
-        costs; ``.why`` says why the number is unknown.
-
-    Raises:
-        RequestError: neither a demand nor a price is given, one of them is wrong, or the Result was not
-            measured under load.
-    """
-    options = CostOptions.parse(None if demand is None else str(demand), price)
-    if not options.is_set:
-        raise RequestError("Nothing to compute; give a demand, such as '1000/s', or a price.")
-    bounds = tuple(map(Constraint.parse, as_tuple(require, "require")))
-    stored = _find(result)
-    if not isinstance(stored, Result | LoadCurve | Capacity):
-        raise RequestError("Replicas follow from a result of a load, a load curve or the largest load.")
-    if bounds and not isinstance(stored, Result):
-        raise RequestError("--require applies to a result; a load series has bounds of its own.")
-    return options.of_document(stored, bounds)
 
 
 @reword_errors

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from modeldyno.base import codec, plugins
+from modeldyno.base import plugins
 from modeldyno.base.errors import RequestError
 from modeldyno.base.kinds import kind_of
 from modeldyno.base.result.result import Result
-from modeldyno.comparison.views import gate
 from modeldyno.exchange.interface import ExportsStudies
 from modeldyno.stores.catalog import stored_result
 from modeldyno.stores.lookup import find_any
@@ -16,10 +15,8 @@ from modeldyno.sweeps.study.study import Study
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
 
     from modeldyno.base.document import Document
-    from modeldyno.comparison.change.gate_report import GateReport
     from modeldyno.exchange.interface import Exporter
 
 
@@ -78,32 +75,3 @@ def resolve_target(to: str) -> tuple[Exporter, str]:
         raise RequestError(f"--to {to} names no target; write {name}:TARGET, such as {name}:out.")
     plugins.require(exporter.requires, f"exporter '{name}'")
     return exporter, target
-
-
-# --- the verdict of a gate ------------------------------------------------------------------------
-
-
-def render_comment(report: GateReport) -> str:
-    """Render a comment; a later run finds and replaces it by its first line."""
-    body = plugins.resolve("reporter", "markdown").lay_out(gate.comment(report), title=report.result.name)
-    return f"{gate.comment_marker(report)}\n{body}"
-
-
-FORMATS: dict[str, Callable[[GateReport], str]] = {
-    "junit": gate.junit,
-    "sarif": gate.sarif,
-    "markdown": render_comment,
-}
-"""Name of a format to its renderer."""
-_SUFFIXES = {".xml": "junit", ".sarif": "sarif", ".md": "markdown"}
-
-
-def write_verdict(report: GateReport, path: Path) -> None:
-    """Write a verdict in the format that the suffix of `path` names: .xml, .sarif or .md.
-
-    Raises:
-        RequestError: the suffix is none of these, or the file cannot be written.
-    """
-    if path.suffix not in _SUFFIXES:
-        raise RequestError(f"No verdict is written as '{path.suffix}'; use one of {', '.join(_SUFFIXES)}.")
-    codec.write(path, FORMATS[_SUFFIXES[path.suffix]](report).encode())

@@ -27,7 +27,7 @@ _REFUSED = 2
 _COMMAND = (sys.executable, "-m", "modeldyno")
 
 
-def run_jobs(file: str | Path, *options: str) -> list[StoredDocument | None]:
+def run(file: str | Path, *options: str) -> list[StoredDocument | None]:
     """Run the jobs of a YAML file one after the other, as ``modeldyno run JOBS.yaml`` does.
 
     The command line runs in a process of its own, in this directory and with this store.

@@ -118,8 +118,8 @@ class Profiled:
                 by tracemalloc, which slows the whole program down from then on. With either, also by torch's
                 allocator where CUDA is in use.
             ops: also record which operators torch runs, if it is loaded, of the first ten calls; a
-                `modeldyno.Schedule` says of which others. Calls of this region within a recorded call of
-                another are a part of that one.
+                `modeldyno.regions.Schedule` says of which others. Calls of this region within a recorded
+                call of another are a part of that one.
             energy: also measure the energy that processors and cards draw meanwhile, by their counters.
 
         Raises:
@@ -505,7 +505,7 @@ def _parse_ops(option: bool | Schedule) -> Schedule | None:
         return None
     if not isinstance(schedule, Schedule):
         raise RequestError(
-            f"ops={option!r} is no schedule; give ops=True or ops=modeldyno.Schedule(active=3)."
+            f"ops={option!r} is no schedule; give ops=True or ops=modeldyno.regions.Schedule(active=3)."
         )
     if min(schedule.wait, schedule.warmup) < 0 or min(schedule.active, schedule.repeat) < 1:
         raise RequestError(

@@ -15,18 +15,16 @@ from modeldyno.conversion.api import convert as convert_model
 from modeldyno.engine.environment.idle import IdleRule
 from modeldyno.profiling.api.error_wording import reword_errors
 from modeldyno.profiling.api.profile import as_tuple
-from modeldyno.registry import answer as answering
-from modeldyno.registry import changes, deployment, webhooks
-from modeldyno.registry.attach import attach_document, detach_documents
+from modeldyno.registry import answering, changes, deployment, webhooks
+from modeldyno.registry.attachments import attach_document, detach_documents
 from modeldyno.registry.changes import change_and_list_tasks, failed_tasks
+from modeldyno.registry.mlflow_push import push_version
 from modeldyno.registry.overview import version_overview
 from modeldyno.registry.policies import check_policy_request, find_policy, read_policy
-from modeldyno.registry.push import push_version
 from modeldyno.registry.ray_cluster import run_on_ray
 from modeldyno.registry.records.policy import Window
 from modeldyno.registry.records.records import OPEN, TaskState
-from modeldyno.registry.register import Registration, named_metrics
-from modeldyno.registry.register import register as register_model
+from modeldyno.registry.register import Registration, named_metrics, register
 from modeldyno.registry.targets import named_device
 from modeldyno.registry.worker import WorkerOptions, run_worker
 from modeldyno.registry.worker_process import (
@@ -48,7 +46,7 @@ if TYPE_CHECKING:
     from modeldyno.base.job.input_spec import InputSpec
     from modeldyno.registry.changes import QueuedTask
     from modeldyno.registry.interface import ModelEntry
-    from modeldyno.registry.push import PushedVersion
+    from modeldyno.registry.mlflow_push import PushedVersion
     from modeldyno.registry.records.answer import RegistryAnswer
     from modeldyno.registry.records.overview import VersionOverview
     from modeldyno.registry.records.policy import Policy
@@ -60,7 +58,7 @@ _FORMS = ("exported", "torchscript", "onnx")
 
 
 @reword_errors
-def register(  # noqa: PLR0913 - one parameter per option
+def add(  # noqa: PLR0913 - one parameter per option
     model: Any,
     example: Any = None,
     *,
@@ -149,7 +147,7 @@ def register(  # noqa: PLR0913 - one parameter per option
             profile=profile,
             trust=trust,
         )
-        registered = register_model(request, stack.enter_context(plugins.store()).registry)
+        registered = register(request, stack.enter_context(plugins.store()).registry)
     if worker and registered.queued and not (registered.workers or wait):
         start_worker()
     if wait:
@@ -224,7 +222,7 @@ def retrieve(  # noqa: PLR0913 - one parameter per condition
 
 
 @reword_errors
-def list_models(
+def list(  # noqa: A001 - as the command is called
     text: str = "", *, framework: str = "", task: str = "", limit: int = 20
 ) -> tuple[ModelEntry, ...]:
     """List registered models, as ``modeldyno registry list`` does, the last registered first.
@@ -243,7 +241,7 @@ def list_models(
 
 
 @reword_errors
-def show_model(name: str) -> VersionOverview:
+def show(name: str) -> VersionOverview:
     """Return what is known of a version, as ``modeldyno registry show`` shows it.
 
     Args:
@@ -260,7 +258,7 @@ def show_model(name: str) -> VersionOverview:
 
 
 @reword_errors
-def get_model(name: str, folder: str | Path) -> Path:
+def get(name: str, folder: str | Path) -> Path:
     """Copy the files of a version to a new folder, as ``modeldyno registry get`` does.
 
     Args:
@@ -334,7 +332,7 @@ def update(
 
 
 @reword_errors
-def attach_result(  # noqa: PLR0913 - one parameter per option
+def attach(  # noqa: PLR0913 - one parameter per option
     name: str,
     document: StoredDocument | str | Path,
     *,
@@ -347,7 +345,7 @@ def attach_result(  # noqa: PLR0913 - one parameter per option
     """List a measurement under a version, as ``modeldyno registry attach`` does.
 
     What was measured of the same content is listed by itself; this is for a server of it, or what another
-    machine measured. `show_model` returns all of them as ``measurements``.
+    machine measured. `show` returns all of them as ``measurements``.
 
     Args:
         name: of the version: ``"digits"`` (the newest), ``"digits/3"`` or ``"digits@champion"``.
@@ -376,7 +374,7 @@ def attach_result(  # noqa: PLR0913 - one parameter per option
 
 
 @reword_errors
-def detach_result(
+def detach(
     name: str,
     documents: str | Sequence[str] = (),
     *,
@@ -407,7 +405,7 @@ def detach_result(
 
 
 @reword_errors
-def unregister(name: str) -> None:
+def rm(name: str) -> None:
     """Remove a version with its variants and figures, as ``modeldyno registry rm`` does; Results stay.
 
     Args:
@@ -421,7 +419,7 @@ def unregister(name: str) -> None:
 
 
 @reword_errors
-def move_alias(name: str, alias: str, *, remove: bool = False, rollback: bool = False) -> AliasMove:
+def alias(name: str, alias: str, *, remove: bool = False, rollback: bool = False) -> AliasMove:
     """Let an alias name a version, as ``modeldyno registry alias`` does.
 
     Args:
@@ -543,7 +541,7 @@ def work(  # noqa: PLR0913 - one parameter per option
 
 
 @reword_errors
-def registry_policy(name: str = "default", *, file: str | Path | None = None, remove: bool = False) -> Policy:
+def policy(name: str = "default", *, file: str | Path | None = None, remove: bool = False) -> Policy:
     """Return a policy, store one of a file, or remove one, as ``modeldyno registry policy`` does.
 
     Args:
@@ -567,7 +565,7 @@ def registry_policy(name: str = "default", *, file: str | Path | None = None, re
 
 
 @reword_errors
-def measure_model(
+def measure(
     name: str,
     *,
     recipe: str = SOURCE,
@@ -606,7 +604,7 @@ def measure_model(
 
 
 @reword_errors
-def registry_tasks(
+def tasks(
     name: str | None = None,
     *,
     ended: bool = False,
@@ -642,9 +640,7 @@ def registry_tasks(
 
 
 @reword_errors
-def registry_history(
-    name: str | None = None, *, verify: bool = False, limit: int = 20
-) -> tuple[RegistryEvent, ...]:
+def history(name: str | None = None, *, verify: bool = False, limit: int = 20) -> tuple[RegistryEvent, ...]:
     """Return who did what, as ``modeldyno registry history`` shows it, the newest last.
 
     Args:
@@ -663,7 +659,7 @@ def registry_history(
 
 
 @reword_errors
-def registry_webhook(
+def webhook(
     url: str | None = None,
     *,
     secret: str = "",

@@ -52,6 +52,10 @@ def write(
             cannot be written.
         MissingExtra: the format needs a program or a package that is not installed.
     """
+    render = kind_of(document).formats.get(path.suffix)
+    if render is not None:
+        save_file(path, render(document))
+        return
     reporter = plugins.reporter_for(path)
     if chart is not None:
         save_file(path, draw_chart(lay_out_document(document, options), path, chart))

@@ -48,9 +48,9 @@ def test_a_comparison_is_saved_and_read(tmp_path: Path) -> None:
     """A comparison is saved to a file and read again."""
     comparison = modeldyno.compare(measured(1.0), measured(1.1))
 
-    modeldyno.save_comparison(comparison, tmp_path / "c.json")
+    modeldyno.save(comparison, tmp_path / "c.json")
 
-    assert modeldyno.read_comparison(tmp_path / "c.json") == comparison
+    assert modeldyno.read(tmp_path / "c.json") == comparison
     with pytest.raises(RequestError, match="is a comparison, which cannot be compared"):
         modeldyno.compare(comparison, measured(1.0))
 
@@ -85,8 +85,8 @@ def test_live_functions_are_compared_inside_this_process() -> None:
         tags="turns",
     )
 
-    assert modeldyno.show(comparison.id) == comparison
-    assert len(modeldyno.list_results(tag="turns")) == 2
+    assert modeldyno.store.show(comparison.id) == comparison
+    assert len(modeldyno.store.list(tag="turns")) == 2
     assert comparison.contrasts[0].outcome is ChangeVerdict.WORSE
     assert comparison.sequence == (0, 1, 1, 0, 0, 1)
     assert comparison.contrasts[0].outputs[0].largest == 0.0

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import modeldyno
-from modeldyno import Figures, UndecidedWarning, detect_regressions, gate, load_baseline
+from modeldyno import gate
 from modeldyno.base import codec, plugins
 from modeldyno.base.errors import RequestError, RunFailed
 from modeldyno.base.metrics.constraints import Verdict
 from modeldyno.base.metrics.measurement import Distribution, Measurement
 from modeldyno.base.metrics.measurement_plan import Plan
+from modeldyno.compat import Figures, detect_regressions, load_baseline
+from modeldyno.errors import UndecidedWarning
 from modeldyno.testing.sample_results import a_failed_result, a_small_result
 
 if TYPE_CHECKING:
@@ -65,7 +67,7 @@ def test_what_model_profiler_gives_is_taken_as_it_is() -> None:
     """Figures are accepted on both sides; a failed model raises."""
     regressions = detect_regressions(Figures(taken(0.0041)), Figures(taken(0.0101)))
 
-    assert isinstance(regressions, modeldyno.Regressions)
+    assert isinstance(regressions, modeldyno.compat.Regressions)
     assert (regressions.verdict, regressions.undecided, regressions.held) == (Verdict.BROKEN, (), ())
     assert re.fullmatch(
         r"latency\.p50 4\.1\d* ms -> 10\.\d+ ms, \+146% \(\+14\d to \+14\d%\): worse", str(regressions)
@@ -81,7 +83,7 @@ def test_what_model_profiler_gives_is_taken_as_it_is() -> None:
 def test_one_process_on_each_side_is_undecided_aloud() -> None:
     """The list is empty, and a warning says that it is undecided and what to do."""
     with pytest.warns(UndecidedWarning, match="measure both in five, with ModelProfiler") as warned:
-        regressions = modeldyno.detect_regressions(alone(0.0041), alone(0.006))
+        regressions = modeldyno.compat.detect_regressions(alone(0.0041), alone(0.006))
 
     assert warned[0].filename == __file__
     assert list(regressions) == []

@@ -122,7 +122,7 @@ def test_a_detached_server_answers_under_its_name_until_it_is_stopped(
     assert url.startswith("mine is served by known: http://127.0.0.1:")
     assert load == "  load it: modeldyno load mine -c 16"
     assert stop == "  stop it: modeldyno servers stop mine"
-    (server,) = modeldyno.list_servers()
+    (server,) = modeldyno.servers.list()
     assert (server.name, server.backend, server.detached) == ("mine", "known", True)
     family = {pid: start_ticks(pid) for pid in list_process_tree(server.pid)}
     assert marked(word) == set(family)
@@ -131,13 +131,13 @@ def test_a_detached_server_answers_under_its_name_until_it_is_stopped(
             "mine", requests=20, inputs="x=1x4", probes=["load"], store=False, progress=False
         )
         assert result["requests@ok"] == 20
-        ((_, usage),) = modeldyno.list_servers(stats=True)
+        ((_, usage),) = modeldyno.servers.list(stats=True)
         assert (usage.memory or 0) > 1e6
         assert (usage.threads or 0) >= 2
     finally:
-        modeldyno.stop_server("mine")
+        modeldyno.servers.stop("mine")
     assert is_gone(family)
-    assert modeldyno.list_servers() == ()
+    assert modeldyno.servers.list() == ()
 
 
 def test_a_server_ends_with_the_command_that_started_it(site: Path) -> None:
@@ -149,13 +149,13 @@ def test_a_server_ends_with_the_command_that_started_it(site: Path) -> None:
     ) as owner:
         assert owner.stdout is not None
         assert owner.stdout.readline().startswith("mine is served by known")
-        (server,) = modeldyno.list_servers()
+        (server,) = modeldyno.servers.list()
         assert not server.detached
         family = {pid: start_ticks(pid) for pid in list_process_tree(server.pid)}
         owner.kill()
     assert len(family) >= 2
     assert is_gone(family)
-    assert modeldyno.list_servers() == ()
+    assert modeldyno.servers.list() == ()
 
 
 def test_a_server_that_does_not_start_leaves_nothing_and_says_why(site: Path) -> None:
@@ -164,7 +164,7 @@ def test_a_server_that_does_not_start_leaves_nothing_and_says_why(site: Path) ->
     failed = run("serve", str(model), "--backend", "known", "--set", "config.broken=1")
     assert failed.returncode == RunFailed.exit_code
     assert "The server could not be started: OSError: no such engine" in failed.stderr
-    assert modeldyno.list_servers() == ()
+    assert modeldyno.servers.list() == ()
 
 
 NET = """
@@ -191,7 +191,7 @@ def test_a_language_model_is_served_by_any_command(site: Path) -> None:
         result = modeldyno.load("llm", requests=10, probes=["load"], store=False, progress=False)
         assert result["requests@ok"] == 10
     finally:
-        modeldyno.stop_server("llm")
+        modeldyno.servers.stop("llm")
 
 
 def test_what_starts_no_server_is_refused(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:

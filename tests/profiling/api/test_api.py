@@ -5,6 +5,7 @@ import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,11 +39,35 @@ def _equal_profiles_are_measured_once() -> Iterator[None]:
 def test_the_exported_names_are_these() -> None:
     """Few of them, sorted, each importable."""
     assert modeldyno.__all__ == sorted(modeldyno.__all__)
+    assert len(modeldyno.__all__) <= 45
     assert {"advise", "inspect", "load", "profile", "sweep", "trend"} <= set(modeldyno.__all__)
     assert all(getattr(modeldyno, name) for name in modeldyno.__all__)
     assert set(modeldyno.__all__) <= set(dir(modeldyno))
     with pytest.raises(AttributeError, match="no attribute 'profil'"):
         _ = modeldyno.profil  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [
+        ("ModelProfiler", "compat.ModelProfiler"),
+        ("rerank", "sweeps.rerank"),
+        ("InputSpec", "plugin.InputSpec or modeldyno.types.InputSpec"),
+    ],
+)
+def test_a_name_of_a_module_is_pointed_to(name: str, place: str) -> None:
+    """What a user looks for at the top, and what stands elsewhere, is named with its place."""
+    with pytest.raises(AttributeError, match=f"no attribute '{name}'; it is modeldyno.{place}$"):
+        getattr(modeldyno, name)
+
+
+def test_no_module_takes_the_name_of_a_public_function() -> None:
+    """Whoever imports a module of a room sets it as an attribute of the room."""
+    for part in modeldyno._MODULES:
+        room = getattr(modeldyno, part)
+        modules = {each.name for each in iter_modules(getattr(room, "__path__", ()))}
+        assert modules.isdisjoint(room.__all__)
+        assert all(hasattr(room, name) for name in room.__all__)
 
 
 def test_functions_stay_visible_after_their_modules_are_imported() -> None:
@@ -263,7 +288,7 @@ def test_a_result_is_kept_in_the_store(tmp_path: Path, monkeypatch: pytest.Monke
     assert modeldyno.read("mine") == modeldyno.read(kept.id) == kept
     with pytest.raises(RequestError, match=f"'{passed.id}'"):
         modeldyno.read(passed.id)
-    assert modeldyno.read(modeldyno.store(passed)) == passed
+    assert modeldyno.read(modeldyno.store.add(passed)) == passed
 
 
 def test_a_store_that_cannot_be_written_costs_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,8 +72,8 @@ def test_a_profiler_takes_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
     record = a_server()
     monkeypatch.setattr(running_servers, "list_running", lambda: (record,))
     for profiler in (
-        modeldyno.Profiler({"name": "echo", "engine": "triton"}, Server(record)),
-        modeldyno.Profiler({"name": "echo", "engine": "triton"}, {"cpu": Server(record)}),
+        modeldyno.compat.Profiler({"name": "echo", "engine": "triton"}, Server(record)),
+        modeldyno.compat.Profiler({"name": "echo", "engine": "triton"}, {"cpu": Server(record)}),
     ):
         assert isinstance(profiler.inspector, ServerInspector)
         assert profiler.inspector.endpoint is not None
@@ -88,8 +88,8 @@ def test_a_server_is_stopped_by_itself_or_by_its_name(monkeypatch: pytest.Monkey
     monkeypatch.setattr(running_servers, "_find", lambda name: {"mine": record}[name])
     monkeypatch.setattr(running_servers, "stop_running", stopped.append)
 
-    modeldyno.stop_server(Server(record))
-    modeldyno.stop_server("mine")
+    modeldyno.servers.stop(Server(record))
+    modeldyno.servers.stop("mine")
 
     assert stopped == [record, record]
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from modeldyno import ModelProfiler
 from modeldyno.base.errors import RequestError
+from modeldyno.compat import ModelProfiler
 from modeldyno.compat.recommendations import Recommendations
 
 pytestmark = pytest.mark.usefixtures("brief_measurements")

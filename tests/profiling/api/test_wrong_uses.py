@@ -129,7 +129,7 @@ def test_a_document_for_a_name_is_refused_in_a_sentence(name: str) -> None:
 
 def test_a_document_is_shown_as_it_is() -> None:
     """`show` gives what it is given."""
-    assert modeldyno.show(a_result()) == a_result()
+    assert modeldyno.store.show(a_result()) == a_result()
 
 
 def test_what_check_gives_is_true_if_the_bounds_are_held() -> None:

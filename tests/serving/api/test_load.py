@@ -85,15 +85,15 @@ def test_several_loads_are_a_curve(url: str) -> None:
     )
 
     assert [point.load for point in curve.rungs] == [1, 2]
-    assert [entry.id for entry in modeldyno.list_results(tag="ladder")] == [
+    assert [entry.id for entry in modeldyno.store.list(tag="ladder")] == [
         point.result for point in reversed(curve.rungs)
     ]
-    assert modeldyno.show(curve.id) == curve
-    needed = modeldyno.replicas(curve.id, demand="1000/s", price="1.20/h")
+    assert modeldyno.store.show(curve.id) == curve
+    needed = modeldyno.serving.replicas(curve.id, demand="1000/s", price="1.20/h")
     assert needed.provision is not None
     assert needed.provision.replicas >= 1
     with pytest.raises(RequestError, match="a load series has bounds of its own"):
-        modeldyno.replicas(curve, demand=1000, require="latency.p50 <= 1s")
+        modeldyno.serving.replicas(curve, demand=1000, require="latency.p50 <= 1s")
 
 
 @pytest.mark.slow
@@ -106,7 +106,7 @@ def test_the_largest_load_is_found(url: str) -> None:
     assert capacity.search.most == 2
     assert capacity.passed is None or capacity.passed <= 2
     with pytest.raises(RequestError, match=f"no .*{capacity.id}|There is no|The store has no"):
-        modeldyno.show(capacity.id)
+        modeldyno.store.show(capacity.id)
     with pytest.raises(RequestError, match="find_load= needs a bound"):
         modeldyno.find_load(url, inputs="x=1x4")
     with pytest.raises(RequestError, match="is not a ladder"):
@@ -121,11 +121,11 @@ def test_a_curve_goes_on_and_becomes_a_search(url: str) -> None:
     assert (further.id, [point.load for point in further.rungs]) == (curve.id, [1, 2, 4])
     assert modeldyno.load_curve(resume=further) == further
 
-    answer = modeldyno.rerank_load(curve.id, "latency.p50 <= 60s")
+    answer = modeldyno.serving.rerank_load(curve.id, "latency.p50 <= 60s")
     assert [point.load for point in answer.rungs] == [1, 2, 4]
     capacity = modeldyno.find_load(resume=curve.id, require="latency.p50 <= 60s", most=4, measurements=3)
     assert capacity.rungs == answer.rungs
-    assert modeldyno.show(capacity.id) == capacity
+    assert modeldyno.store.show(capacity.id) == capacity
 
     with pytest.raises(RequestError, match=r"change inputs=, max_time=, plan=; only concurrency= and"):
         modeldyno.load_curve(resume=curve.id, inputs="x=1x4", plan=PLAN, max_time=2)

@@ -54,8 +54,8 @@ def test_a_real_model_is_swept() -> None:
     assert {trial.stage for trial in study.trials} >= {TrialPurpose.DEFAULT, TrialPurpose.VERIFY}
     assert {trial.state for trial in study.trials} == {TrialState.DONE}
     assert study.model is not None
-    assert modeldyno.ranking(study).best is not None
-    assert modeldyno.read_study(study.id[:6]) == study
+    assert modeldyno.sweeps.ranking(study).best is not None
+    assert modeldyno.read(study.id[:6]) == study
     results = [modeldyno.read(trial.result, modeldyno.Result) for trial in study.trials]
     assert {result.job.config["graph_optimization"] for result in results} == {"basic"}
     assert len({result.id for result in results}) == len(study.trials)
@@ -159,7 +159,7 @@ def test_a_plan_is_that_of_verification(bench: SimulatedTrials) -> None:
 def test_a_study_is_resumed_with_another_budget(bench: SimulatedTrials) -> None:
     """A study is resumed from the store or from a Study, and nothing is measured twice."""
     begun = modeldyno.sweep(DIGITS, space="batch_size=1,2,4", max_trials=2)
-    assert modeldyno.read_study("digits") == begun
+    assert modeldyno.read("digits") == begun
     further = modeldyno.sweep(resume=begun.id[:8], max_trials=4)
     ended = modeldyno.sweep(resume=further, max_trials=6)
 
@@ -167,7 +167,7 @@ def test_a_study_is_resumed_with_another_budget(bench: SimulatedTrials) -> None:
     assert ended.trials[:4] == further.trials
     assert ended.budget == Budget(max_trials=6)
     assert len(bench.jobs) == len(ended.trials) <= 6
-    assert modeldyno.read_study(begun.id) == ended
+    assert modeldyno.read(begun.id) == ended
 
 
 def test_a_study_is_resumed_with_another_goal(bench: SimulatedTrials) -> None:
@@ -179,22 +179,22 @@ def test_a_study_is_resumed_with_another_goal(bench: SimulatedTrials) -> None:
     assert [trial.point for trial in further.trials[:2]] == [trial.point for trial in begun.trials]
     assert str(further.goal.objectives[0].query) == "latency.p50"
     assert len(bench.jobs) == len(further.trials)
-    assert modeldyno.read_study(begun.id) == begun
+    assert modeldyno.read(begun.id) == begun
 
 
 def test_a_study_is_ranked_by_another_goal_without_measuring(bench: SimulatedTrials) -> None:
     """What is not named stays as it was; the stored study keeps its goal."""
     study = modeldyno.sweep(DIGITS, space="batch_size=1,2,4", max_trials=3, require="throughput >= 1/s")
     measured = len(bench.jobs)
-    ranked = modeldyno.rerank(study.id[:8], minimize="latency.p50")
+    ranked = modeldyno.sweeps.rerank(study.id[:8], minimize="latency.p50")
 
     assert len(bench.jobs) == measured
     assert [str(aim.query) for aim in ranked.goal.objectives] == ["latency.p50"]
     assert ranked.goal.constraints == study.goal.constraints
-    assert modeldyno.read_study(study.id) == study
-    assert modeldyno.rerank(study) == study
+    assert modeldyno.read(study.id) == study
+    assert modeldyno.sweeps.rerank(study) == study
     with pytest.raises(RequestError, match="no metric 'speed'"):
-        modeldyno.rerank(study, maximize="speed")
+        modeldyno.sweeps.rerank(study, maximize="speed")
 
 
 def test_a_dry_run_measures_and_stores_nothing(bench: SimulatedTrials) -> None:
@@ -203,7 +203,7 @@ def test_a_dry_run_measures_and_stores_nothing(bench: SimulatedTrials) -> None:
 
     assert study.space.size == 3
     assert (study.trials, bench.jobs) == ((), [])
-    assert modeldyno.list_results() == ()
+    assert modeldyno.store.list() == ()
 
 
 def test_configurations_without_files_are_not_exported(bench: SimulatedTrials, tmp_path: Path) -> None:
@@ -212,11 +212,11 @@ def test_configurations_without_files_are_not_exported(bench: SimulatedTrials, t
 
     assert len(bench.jobs) == 1
     with pytest.raises(RequestError, match="There are no files to export"):
-        modeldyno.export_configs(study, tmp_path / "out")
+        modeldyno.sweeps.export_configs(study, tmp_path / "out")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").touch()
     with pytest.raises(RequestError, match="is not empty"):
-        modeldyno.export_configs(study, tmp_path / "full")
+        modeldyno.sweeps.export_configs(study, tmp_path / "full")
 
 
 def test_a_study_is_read_from_a_file(bench: SimulatedTrials, tmp_path: Path) -> None:
@@ -224,7 +224,7 @@ def test_a_study_is_read_from_a_file(bench: SimulatedTrials, tmp_path: Path) -> 
     study = modeldyno.sweep(DIGITS, space="batch_size=1,2", max_trials=1, store=False)
     (tmp_path / "study.json").write_bytes(codec_study.encode(study))
 
-    assert modeldyno.read_study(tmp_path / "study.json") == study
+    assert modeldyno.read(tmp_path / "study.json") == study
     assert repr(study) == f"<Study {study.id} of digits: 1 trial of 1 point>"
     assert len(bench.jobs) == 1
 
@@ -241,7 +241,7 @@ def test_an_interruption_gives_the_study_so_far(bench: SimulatedTrials) -> None:
     study = modeldyno.sweep(DIGITS, space="batch_size=1,2,4", watch=watch)
 
     assert len(study.trials) == 2
-    assert modeldyno.read_study(study.id) == study
+    assert modeldyno.read(study.id) == study
 
 
 @pytest.mark.parametrize(
@@ -278,4 +278,4 @@ def test_a_sweep_without_hope_raises(bench: SimulatedTrials) -> None:
     with pytest.raises(RunFailed, match="The first 2 trials failed, in load: it took too much"):
         modeldyno.sweep(DIGITS, space="batch_size=1,2", name="hopeless")
 
-    assert len(modeldyno.read_study("hopeless").trials) == 2
+    assert len(modeldyno.read("hopeless", modeldyno.Study).trials) == 2

@@ -163,7 +163,7 @@ def decode(data: bytes | str, *, origin: str = "the document") -> Result:
         if isinstance(document, list):
             raise UnreadableDocument(
                 f"{origin} holds {len(document)} documents, but one is expected; in Python, "
-                "modeldyno.read_all reads all of them."
+                "modeldyno.store.read_all reads all of them."
             )
         return _to_result(document, origin)
 

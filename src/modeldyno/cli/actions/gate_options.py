@@ -21,8 +21,8 @@ from modeldyno.cli.actions.printing import ignore_broken_pipe
 from modeldyno.comparison.calibrate import describe_stored_calibration, find_calibration_run
 from modeldyno.comparison.change.build import CompareOptions, parse_max_regressions
 from modeldyno.comparison.change.gate_report import Undecided
+from modeldyno.comparison.document import render_comment
 from modeldyno.comparison.views import gate
-from modeldyno.exchange.export import FORMATS, render_comment
 from modeldyno.profiling.run import BROKEN, FAILED, OK, UNDECIDED
 from modeldyno.reports.write import write
 from modeldyno.stores.catalog import BRANCH
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from modeldyno.profiling.run import JudgedResult
 
 CODES = {Verdict.HELD: OK, Verdict.BROKEN: BROKEN, Verdict.UNDECIDED: UNDECIDED}
+_FORMATS = {"junit": gate.junit, "sarif": gate.sarif, "markdown": render_comment}
 _SUMMARY = "GITHUB_STEP_SUMMARY"
 _SHORT = re.compile(r"(?P<query>[a-z][a-z0-9_]*(?:\.[a-z0-9.]+)?):(?P<bound>\d.*)")
 _AMOUNT = re.compile(r"\d+(\.\d+)?\s*[A-Za-z%]*(/s)?")
@@ -121,7 +122,7 @@ def check_output_paths(options: Mapping[str, Any]) -> None:
 
 def write_verdict(report: GateReport, options: Mapping[str, Any]) -> None:
     """Write the verdict to the files that were asked for."""
-    for flag, render in FORMATS.items():
+    for flag, render in _FORMATS.items():
         if options[flag]:
             codec.write(Path(options[flag]), render(report).encode())
     if options["github"]:

@@ -18,12 +18,11 @@ from modeldyno.cli.actions.output_options import OutputTargets
 from modeldyno.cli.actions.printing import print_blocks
 from modeldyno.engine.environment.idle import IdleRule
 from modeldyno.profiling.run import BROKEN, OK, UNDECIDED
-from modeldyno.registry import answer as answering
-from modeldyno.registry import changes, deployment, webhooks
-from modeldyno.registry.attach import attach_document, detach_documents
+from modeldyno.registry import answering, changes, deployment, webhooks
+from modeldyno.registry.attachments import attach_document, detach_documents
+from modeldyno.registry.mlflow_push import push_version
 from modeldyno.registry.overview import version_overview
 from modeldyno.registry.policies import all_policies, check_policy_request, find_policy, read_policy
-from modeldyno.registry.push import push_version
 from modeldyno.registry.records.answer import AnswerState
 from modeldyno.registry.records.policy import DEFAULT
 from modeldyno.registry.records.records import OPEN, TaskState

@@ -24,7 +24,7 @@ from modeldyno.cli.actions.printing import print_blocks
 from modeldyno.profiling.run import BROKEN, FAILED, INTERRUPTED, OK, UNDECIDED
 from modeldyno.profiling.views import ViewOptions
 from modeldyno.stores.lookup import find_study
-from modeldyno.sweeps import build, export_configs, loop
+from modeldyno.sweeps import build, config_export, loop
 from modeldyno.sweeps import codec as codec_study
 from modeldyno.sweeps.loop import run_study
 from modeldyno.sweeps.resume import check_rerank, check_resume, rerank_stored, resume_study
@@ -120,7 +120,7 @@ def report_study(
             store.put_study(study, headline=study_blocks.brief(study, study_ranking))
     problem = targets.write_both(study, codec_study.encode(study, ranking=study_ranking))
     written = (
-        export_configs.export_configurations(
+        config_export.export_configurations(
             study, study_ranking, Path(options["export_configs"]), options["top"]
         ).lines()
         if options["export_configs"]
@@ -163,7 +163,7 @@ def check_targets(options: dict[str, Any]) -> OutputTargets:
     if targets.tags:
         raise RequestError("A study has no tags; drop --tag, and name it with --name.")
     if options["export_configs"]:
-        export_configs.check_folder(Path(options["export_configs"]), overwrite=options["overwrite"])
+        config_export.check_folder(Path(options["export_configs"]), overwrite=options["overwrite"])
     if options["export_configs"] and not targets.store:
         raise RequestError("--export-configs reads the configurations from stored results; drop --no-store.")
     return targets
@@ -227,4 +227,4 @@ def _next_commands(study: Study, targets: OutputTargets) -> Iterator[str]:
     yield f"Study {study.id}; to show it again: modeldyno show {name}"
     yield f"One in detail: modeldyno report {name} --configuration 1,default -o FILE.html"
     yield f"Another goal: modeldyno sweep --rerank {name} --require 'latency.p99 <= 5ms'"
-    yield from export_configs.export_hint(study, name)
+    yield from config_export.export_hint(study, name)

@@ -10,14 +10,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Unpack
 
-from modeldyno.base import codec
 from modeldyno.base.errors import RequestError, RunFailed
 from modeldyno.base.job.probe_options import Observation
 from modeldyno.base.progress import showing_progress
 from modeldyno.base.result.result import Result
 from modeldyno.base.stats.schedule import FEWEST_ROUNDS, MOST_ROUNDS, PLAN, QUICK, RoundSchedule
 from modeldyno.base.stats.units import read_time
-from modeldyno.comparison import codec as codec_comparison
 from modeldyno.comparison.change.build import CompareOptions, parse_smallest_effects
 from modeldyno.comparison.change.comparison import Comparison
 from modeldyno.comparison.explain import run_comparison
@@ -247,21 +245,3 @@ def size_texts(sizes: float | str | Mapping[str, float | str] | None) -> tuple[s
     if isinstance(sizes, Mapping):
         return tuple(f"{name}={size}" if name else str(size) for name, size in sizes.items())
     return () if sizes is None else (str(sizes),)
-
-
-def read_comparison(path: str | Path) -> Comparison:
-    """Read a Comparison from a file.
-
-    Raises:
-        RequestError: it cannot be read.
-    """
-    return codec_comparison.read(Path(path))
-
-
-def save_comparison(comparison: Comparison, path: str | Path) -> None:
-    """Write a Comparison as JSON, whole or not at all.
-
-    Raises:
-        RequestError: the file cannot be written.
-    """
-    codec.write(Path(path), codec_comparison.encode(comparison))

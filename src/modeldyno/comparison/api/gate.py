@@ -268,7 +268,7 @@ def gate(  # noqa: PLR0913 - one function per command, one parameter per option
             it is kept to confirm a regression.
         force: judge even if the hardware or the inputs differ.
         undecided: what an undecided verdict counts as, ``"pass"`` or ``"fail"``, in ``.outcome`` and in what
-            `save_verdict` writes; by default neither.
+            ``.save("junit.xml")`` writes; by default neither.
         plan: time and precision of each process; by default at most five seconds per probe, or as long as the
             baseline was measured if that is not run again.
         beside: other models on the same server at the same time.
@@ -365,11 +365,11 @@ def check(  # noqa: PLR0913 - one function per command, one parameter per option
         metrics: metrics that must not get worse; by default latency and memory.
         force: judge even if the hardware or the inputs differ.
         undecided: what an undecided verdict counts as, ``"pass"`` or ``"fail"``, in ``.outcome`` and in what
-            `save_verdict` writes; by default neither.
+            ``.save("junit.xml")`` writes; by default neither.
 
     Returns:
-        The report: ``.verdict`` is held, broken or undecided, ``.checks`` has each check. `save_verdict`
-        writes it, and `comment` posts it.
+        The report: ``.verdict`` is held, broken or undecided, ``.checks`` has each check,
+        ``.save("junit.xml")`` or ``.sarif`` or ``.md`` writes it, and `comment` posts it.
 
     Raises:
         RequestError: there is nothing to check, or the hardware differs.

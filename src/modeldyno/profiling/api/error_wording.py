@@ -48,7 +48,7 @@ class _Text:
 def reword_errors(function: Callable[P, R]) -> Callable[P, R]:
     """Decorate a function whose first argument is a model: reword its errors for Python.
 
-    Any argument may be a server that `serve` or `list_servers` returned, for which its URL is given, or a
+    Any argument may be a server that `serve` or `servers.list` returned, for which its URL is given, or a
     version that `register` or `retrieve` returned, for which its name is.
     """
     annotations = {name: str(each.annotation) for name, each in signature(function).parameters.items()}

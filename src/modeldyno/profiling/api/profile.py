@@ -31,7 +31,7 @@ from modeldyno.stores.catalog import store_conclusion
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from modeldyno.base.document import Conclusion
+    from modeldyno.base.document import Conclusion, Document
     from modeldyno.base.job.knob import KnobValue
     from modeldyno.base.result.result import Event, Result
     from modeldyno.profiling.api.settings import CountedKnobs, PlannedKnobs
@@ -472,11 +472,14 @@ def read_all(path: str | Path) -> tuple[Result, ...]:
     return codec.read_all(Path(path))
 
 
-def save(result: Result, path: str | Path) -> None:
-    """Write a Result atomically: .json is the document; .html .md .csv .pdf are reports of it.
+def save(document: Document, path: str | Path) -> None:
+    """Write any document, whole or not at all: .json is the document; .html .md .csv .pdf are reports of it.
+
+    The report of a gate is also written as JUnit (.xml) and SARIF (.sarif); its .md is the comment for a pull
+    request.
 
     Raises:
         RequestError: no report has this suffix, or the file cannot be written.
         MissingExtra: the format needs a program that is not installed.
     """
-    result.save(path)
+    document.save(path)

@@ -29,7 +29,7 @@ class Server:
 
     @property
     def name(self) -> str:
-        """Its name, for `load`, `sweep`, `Profiler` and `stop_server`."""
+        """Its name, for `load`, `sweep`, `Profiler` and `servers.stop`."""
         return self.record.name
 
     @property
@@ -78,7 +78,7 @@ def serve(  # noqa: PLR0913 - one parameter per option
         ports: ``"free"``, ``"conventional"`` or numbers, such as ``"8000,8001,8002"``.
         inputs: shapes, ranges or files, as ``--input`` takes them, for a model that does not declare them.
         trust: allow files that run code when loaded (in a child process).
-        detach: leave it running when this process ends; `stop_server` stops it.
+        detach: leave it running when this process ends; `servers.stop` stops it.
         settings: the server's knobs, such as ``instances=2``.
 
     Returns:
@@ -126,7 +126,7 @@ def list_containers(*, stats: bool = False) -> tuple[Any, ...]:
         stats: also measure for half a second what the processes of each use.
 
     Returns:
-        A `Container` of Docker or Podman each, without those of `list_servers`: ``.name``, ``.image``,
+        A `Container` of Docker or Podman each, without those of `servers.list`: ``.name``, ``.image``,
         ``.url``, ``.ports``, ``.started``. With `stats` pairs of that and a `ServerUsage`.
     """
     containers = running.list_other_containers(running.list_running())

@@ -71,6 +71,6 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  #
     if not isinstance(model.value, Inspector):
         raise RequestError(
             f"{model.identity.name} is not an inspector: it lacks calls() or batch_size; subclass "
-            "modeldyno.BaseModelInspector."
+            "modeldyno.compat.BaseModelInspector."
         )
     yield Session(inspector=model.value, pid=getattr(model.value, "server_pid", None))

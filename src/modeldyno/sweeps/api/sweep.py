@@ -20,7 +20,7 @@ from modeldyno.profiling.api.live_functions import check_functions, with_functio
 from modeldyno.profiling.api.profile import check_settings, offered
 from modeldyno.stores.lookup import find_study
 from modeldyno.sweeps import build
-from modeldyno.sweeps.export_configs import ExportedConfigurations, check_folder, export_configurations
+from modeldyno.sweeps.config_export import ExportedConfigurations, check_folder, export_configurations
 from modeldyno.sweeps.loop import check_study, run_study
 from modeldyno.sweeps.resume import check_resume, rerank_stored, resume_study
 from modeldyno.sweeps.schema import KEYS
@@ -133,7 +133,7 @@ def sweep(  # noqa: PLR0913 - one function per command, one parameter per option
         settings: knobs of the backend that are not varied, such as ``device="cuda"``.
 
     Returns:
-        The Study; ``modeldyno.ranking(study).best`` is its best configuration. After an interruption
+        The Study; ``modeldyno.sweeps.ranking(study).best`` is its best configuration. After an interruption
         (Ctrl-C), the current trial finishes and the Study so far is returned; a second one ends that trial.
 
     Raises:
@@ -272,15 +272,6 @@ def _to_tree(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def _find_study(study: str | Path | Study) -> Study:
     return study if isinstance(study, Study) else find_study(str(study))
-
-
-def read_study(source: str | Path) -> Study:
-    """Read a Study from a file, or from the store by its id, the beginning of one, or its name.
-
-    Raises:
-        RequestError: there is none, or it cannot be read.
-    """
-    return find_study(str(source))
 
 
 _BATCH = frozenset({"batch", "batch_size"})

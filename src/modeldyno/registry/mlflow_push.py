@@ -15,7 +15,7 @@ from modeldyno.base.metrics.metric import Query
 from modeldyno.base.views.text import estimate, format_utc
 from modeldyno.engine.environment.mlflow_client import REQUIRES, local_uri, mlflow_client
 from modeldyno.profiling.mlflow_version import STORE, created_at
-from modeldyno.registry.answer import answer
+from modeldyno.registry.answering import answer
 from modeldyno.registry.register import CREATED_LABEL, RUN_LABEL, SOURCE_LABEL
 from modeldyno.serving.loadtest.replicas import CostOptions
 

@@ -16,7 +16,7 @@ from modeldyno.base.errors import MissingExtra, RequestError, UnknownName
 from modeldyno.cli import main
 from modeldyno.engine.environment.mlflow_client import mlflow_client
 from modeldyno.registry.changes import change_alias
-from modeldyno.registry.push import push_version
+from modeldyno.registry.mlflow_push import push_version
 from modeldyno.registry.register import Registration, located, register
 from modeldyno.registry.worker import run_worker
 
@@ -204,7 +204,7 @@ def test_the_command_says_what_it_has_written(
     out = capsys.readouterr().out
     assert out.startswith(f"models:/{measured_net.model}/1, which is new, has figures of ")
     assert "the alias champion" in out
-    assert not modeldyno.push(measured_net.name).new
+    assert not modeldyno.registry.push(measured_net.name).new
 
 
 def test_a_version_without_fresh_figures_is_pushed_and_told(
