@@ -19,6 +19,7 @@ from modeldyno.comparison.change.build import parse_smallest_effects
 from modeldyno.comparison.change.comparison import SMALLEST_EFFECT, CandidateComparison, ChangeVerdict
 from modeldyno.comparison.change.default_metrics import SMALLEST
 from modeldyno.comparison.explain import CLOSE
+from modeldyno.profiling.api.error_wording import keywords_of
 from modeldyno.testing.sample_results import a_result
 
 PAGE = (Path(__file__).parent.parent / "docs" / "howto" / "compare.md").read_text(encoding="utf-8")
@@ -65,6 +66,9 @@ def test_the_python_is_that_of_the_api() -> None:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
     }
 
-    assert calls["compare"] <= set(inspect.signature(modeldyno.compare).parameters)
+    assert calls["compare"] <= {
+        *inspect.signature(modeldyno.compare).parameters,
+        *keywords_of(inspect.unwrap(modeldyno.compare)),
+    }
     assert callable(modeldyno.save)
     assert list(CandidateComparison(candidate=a_result(), changes=()).of(ChangeVerdict.WORSE)) == []

@@ -9,8 +9,9 @@ parameter without an option; so does an entry of a table that is not needed any 
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -22,6 +23,8 @@ from modeldyno.base.stats import schedule
 from modeldyno.cli import COMMANDS, cli
 from modeldyno.cli.actions import options as options_action
 from modeldyno.comparison.api import advise as api_advise
+from modeldyno.profiling.api.error_wording import keywords_of
+from modeldyno.profiling.api.settings import Knobs, PlannedKnobs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -204,49 +207,6 @@ MORE_FUNCTIONS = {
 """Public functions that are no command."""
 
 
-@cache
-def command(name: str) -> click.Command:
-    """Return a command by its name, such as ``profile`` or ``registry add``."""
-    current: click.Command | None = cli
-    for word in name.split():
-        assert isinstance(current, click.Group)
-        current = current.get_command(click.Context(current), word)
-    assert current is not None
-    return current
-
-
-@cache
-def all_commands() -> tuple[str, ...]:
-    """Return the commands, and those of the groups that have a function for each."""
-    groups = {name: command(name) for name in ("plugins", "registry", "servers")}
-    parts = (f"{name} {part}" for name, group in groups.items() for part in group.commands)  # type: ignore[attr-defined]
-    return (*COMMANDS, *parts)
-
-
-@cache
-def parameters(function: str) -> Mapping[str, inspect.Parameter]:
-    """Return the parameters of a public function or method."""
-    return inspect.signature(public(function)).parameters
-
-
-def function_of(name: str) -> str:
-    """Return the name of a command's function; empty if it has none."""
-    function = FUNCTIONS.get(name, name.replace(" ", "."))
-    return function if isinstance(function, str) else ""
-
-
-def parameter_names(option: click.Parameter) -> set[str]:
-    """Return the names that an option may have as a parameter."""
-    flags = {flag.lstrip("-").replace("-", "_") for flag in option.opts}
-    negated = {flag.removeprefix("no_") for flag in flags if flag.startswith("no_")}
-    return {str(option.name), *flags, *negated, *(f"{flag}s" for flag in flags)}
-
-
-def flag_of(option: click.Parameter) -> str:
-    """Return the long flag of an option, or the name of an argument."""
-    return next((flag for flag in option.opts if flag.startswith("--")), str(option.name))
-
-
 MODULES = ("registry", "regions", "servers", "serving", "store", "sweeps")
 """Modules that have functions of the command line."""
 
@@ -268,6 +228,102 @@ def public(name: str) -> Any:
     for part in name.split("."):
         current = getattr(current, part)
     return current
+
+
+@cache
+def command(name: str) -> click.Command:
+    """Return a command by its name, such as ``profile`` or ``registry add``."""
+    current: click.Command | None = cli
+    for word in name.split():
+        assert isinstance(current, click.Group)
+        current = current.get_command(click.Context(current), word)
+    assert current is not None
+    return current
+
+
+@cache
+def all_commands() -> tuple[str, ...]:
+    """Return the commands, and those of the groups that have a function for each."""
+    groups = {name: command(name) for name in ("plugins", "registry", "servers")}
+    parts = (f"{name} {part}" for name, group in groups.items() for part in group.commands)  # type: ignore[attr-defined]
+    return (*COMMANDS, *parts)
+
+
+@cache
+def parameters(function: str) -> Mapping[str, inspect.Parameter]:
+    """Return the parameters of a public function or method, with the keywords of its groups of options."""
+    own = inspect.signature(public(function)).parameters
+    kind = inspect.Parameter.KEYWORD_ONLY
+    grouped = {
+        each.name: inspect.Parameter(each.name, kind, default=default_of(each), annotation=each.type)
+        for group in groups_of(function)
+        for each in fields(group)
+    }
+    return {n: p for n, p in own.items() if n == "settings" or p.kind != p.VAR_KEYWORD} | grouped
+
+
+def default_of(field: Field[Any]) -> Any:
+    """Return the default of a field."""
+    return field.default if field.default_factory is MISSING else field.default_factory()
+
+
+@cache
+def groups_of(function: str) -> tuple[type, ...]:
+    """Return the groups of options that a function takes as keywords: of its module, or shared ones."""
+    code = inspect.unwrap(public(function))
+    keywords = keywords_of(code)
+    homes = (code.__module__, "modeldyno.profiling.api.options")
+    return tuple(
+        value
+        for value in vars(import_module(code.__module__)).values()
+        if is_dataclass(value) and isinstance(value, type) and value.__module__ in homes
+        if {each.name for each in fields(value)} <= keywords.keys()
+    )
+
+
+KNOBS = {*PlannedKnobs.__annotations__, *Knobs.__annotations__}
+
+
+@pytest.mark.parametrize(
+    "name", sorted(n for n in public_functions() if keywords_of(inspect.unwrap(public(n))))
+)
+def test_the_keywords_of_a_function_are_those_of_its_groups(name: str) -> None:
+    """With the same types, so that a type checker sees what is taken; the rest are knobs."""
+    taken = {each.name: each.type for group in groups_of(name) for each in fields(group)}
+    keywords = keywords_of(inspect.unwrap(public(name)))
+
+    assert {word: kind for word, kind in keywords.items() if word in taken or word not in KNOBS} == taken
+
+
+MOST = 15
+
+
+@pytest.mark.parametrize("name", sorted(public_functions()))
+def test_no_public_function_has_many_parameters(name: str) -> None:
+    """Options that belong together are a group, which is declared once for all functions that take it."""
+    assert len(inspect.signature(public(name)).parameters) <= MANY.get(name, MOST)
+
+
+MANY = {"convert": 18}
+"""Functions of more parameters."""
+
+
+def function_of(name: str) -> str:
+    """Return the name of a command's function; empty if it has none."""
+    function = FUNCTIONS.get(name, name.replace(" ", "."))
+    return function if isinstance(function, str) else ""
+
+
+def parameter_names(option: click.Parameter) -> set[str]:
+    """Return the names that an option may have as a parameter."""
+    flags = {flag.lstrip("-").replace("-", "_") for flag in option.opts}
+    negated = {flag.removeprefix("no_") for flag in flags if flag.startswith("no_")}
+    return {str(option.name), *flags, *negated, *(f"{flag}s" for flag in flags)}
+
+
+def flag_of(option: click.Parameter) -> str:
+    """Return the long flag of an option, or the name of an argument."""
+    return next((flag for flag in option.opts if flag.startswith("--")), str(option.name))
 
 
 PLANNED = {field.name for field in fields(modeldyno.Plan)}

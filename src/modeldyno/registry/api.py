@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from modeldyno.base import plugins
 from modeldyno.base.errors import RequestError, StoreError
 from modeldyno.base.identity import actor
+from modeldyno.base.job.input_spec import InputSpec
 from modeldyno.base.job.version_name import SOURCE, VersionName
 from modeldyno.conversion.api import convert as convert_model
 from modeldyno.engine.environment.idle import IdleRule
 from modeldyno.profiling.api.error_wording import reword_errors
+from modeldyno.profiling.api.options import take
 from modeldyno.profiling.api.profile import as_tuple
 from modeldyno.registry import answering, changes, deployment, webhooks
 from modeldyno.registry.attachments import attach_document, detach_documents
@@ -40,10 +44,7 @@ from modeldyno.stores.catalog import store_document
 from modeldyno.stores.lookup import find_any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from modeldyno.base.document import StoredDocument
-    from modeldyno.base.job.input_spec import InputSpec
     from modeldyno.registry.changes import QueuedTask
     from modeldyno.registry.interface import ModelEntry
     from modeldyno.registry.mlflow_push import PushedVersion
@@ -57,6 +58,31 @@ _FORMS = ("exported", "torchscript", "onnx")
 """Forms in which a live object is saved, the most faithful first."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Description:
+    """What a user says of a version."""
+
+    outputs: str | InputSpec | Sequence[str | InputSpec] = ()
+    layouts: Mapping[str, str] | None = None
+    task: str = ""
+    dataset: str = ""
+    metrics: Mapping[str, float] | None = None
+    labels: Mapping[str, str] | None = None
+    parent: str = ""
+
+
+class DescriptionKeywords(TypedDict, total=False):
+    """Fields of `Description`."""
+
+    outputs: str | InputSpec | Sequence[str | InputSpec]
+    layouts: Mapping[str, str] | None
+    task: str
+    dataset: str
+    metrics: Mapping[str, float] | None
+    labels: Mapping[str, str] | None
+    parent: str
+
+
 @reword_errors
 def add(  # noqa: PLR0913 - one parameter per option
     model: Any,
@@ -65,15 +91,8 @@ def add(  # noqa: PLR0913 - one parameter per option
     name: str | None = None,
     version: int | None = None,
     inputs: str | InputSpec | Sequence[str | InputSpec] = (),
-    outputs: str | InputSpec | Sequence[str | InputSpec] = (),
-    layouts: Mapping[str, str] | None = None,
-    task: str = "",
-    dataset: str = "",
-    metrics: Mapping[str, float] | None = None,
-    labels: Mapping[str, str] | None = None,
     evaluate: str | Sequence[str] = (),
     data: str | Path | None = None,
-    parent: str = "",
     policy: str = "default",
     copy: bool = True,
     convert: bool = True,
@@ -81,6 +100,7 @@ def add(  # noqa: PLR0913 - one parameter per option
     wait: bool = False,
     worker: bool = False,
     trust: bool = False,
+    **description: Unpack[DescriptionKeywords],
 ) -> Version:
     """Register a model, as ``modeldyno registry add`` does.
 
@@ -121,10 +141,15 @@ def add(  # noqa: PLR0913 - one parameter per option
         TrustRequired: its file runs code, and `trust` was not given.
         StoreError: the store cannot be written.
     """
+    described = take(Description, description)
     with ExitStack() as stack:
         if not isinstance(model, str | Path):
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="modeldyno-register-"))
-            labels = {"class": f"{type(model).__module__}.{type(model).__qualname__}", **(labels or {})}
+            labels = {
+                "class": f"{type(model).__module__}.{type(model).__qualname__}",
+                **(described.labels or {}),
+            }
+            described = replace(described, labels=labels)
             name, copy, trust = name or type(model).__name__, True, True  # it is written here
             model = _save_live_object(model, example, Path(folder))
         request = Registration(
@@ -132,15 +157,15 @@ def add(  # noqa: PLR0913 - one parameter per option
             name=name,
             number=version,
             inputs=as_tuple(inputs, "inputs"),
-            outputs=as_tuple(outputs, "outputs"),
-            layouts=layouts or {},
-            task=task,
-            dataset=dataset,
-            metrics=metrics or {},
-            labels=labels or {},
+            outputs=as_tuple(described.outputs, "outputs"),
+            layouts=described.layouts or {},
+            task=described.task,
+            dataset=described.dataset,
+            metrics=described.metrics or {},
+            labels=described.labels or {},
             evaluate=named_metrics(evaluate),
             data=str(data or ""),
-            parent=parent,
+            parent=described.parent,
             policy=policy,
             copy=copy,
             convert=convert,

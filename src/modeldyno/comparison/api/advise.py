@@ -22,19 +22,23 @@ from modeldyno.engine.runtime.inline import run_inline
 from modeldyno.engine.runtime.session import open_run_session
 from modeldyno.engine.runtime.time_limit import TimeLimit
 from modeldyno.profiling.api.error_wording import reword_errors
+from modeldyno.profiling.api.options import RunKeywords, RunOptions, take
 from modeldyno.profiling.api.profile import as_tuple, check_settings, offered, parse_evaluation
+from modeldyno.profiling.api.settings import Knobs
 from modeldyno.profiling.request import Request
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from modeldyno.base.job.input_spec import InputSpec
-    from modeldyno.base.result.result import Event
     from modeldyno.comparison.change.advice import Advice
     from modeldyno.comparison.change.trend import Trend
-    from modeldyno.profiling.api.settings import Knobs
 
 _PLAN = Plan(max_time=2.0, min_time=0.3)
+
+
+class AdviseKeywords(Knobs, RunKeywords, total=False):
+    """Keywords of `advise`."""
 
 
 @reword_errors
@@ -53,10 +57,7 @@ def advise(  # noqa: PLR0913 - one function per command, one parameter per optio
     data: str | Path | None = None,
     plan: Plan | None = None,
     name: str | None = None,
-    trust: bool = False,
-    progress: bool = True,
-    watch: Callable[[Event], None] | None = None,
-    **settings: Unpack[Knobs],
+    **settings: Unpack[AdviseKeywords],
 ) -> Advice:
     """Try optimizations of a model, as ``modeldyno advise`` does.
 
@@ -89,6 +90,7 @@ def advise(  # noqa: PLR0913 - one function per command, one parameter per optio
         RunFailed: the unchanged model fails.
         OutOfTime: nothing could be measured within `max_time`.
     """
+    run = take(RunOptions, settings)
     max_time = read_time(max_time, "max_time")
     limit = TimeLimit.begin(max_time)
     knobs = check_settings(settings)
@@ -107,9 +109,9 @@ def advise(  # noqa: PLR0913 - one function per command, one parameter per optio
             observation=Observation(**parse_evaluation(evaluate, data)),
             plan=plan or _PLAN,
             name=name,
-            trust=trust,
+            trust=run.trust,
         )
-        on_event = stack.enter_context(showing_progress(watch, progress=progress))
+        on_event = stack.enter_context(showing_progress(run.watch, progress=run.progress))
         bench = stack.enter_context(open_run_session(on_event, limit))
         if live:
             bench = replace(bench, execute=partial(run_inline, limit=limit), together=None)

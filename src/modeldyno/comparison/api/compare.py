@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Unpack
 
 from modeldyno.base.errors import RequestError, RunFailed
+from modeldyno.base.job.input_spec import InputSpec
+from modeldyno.base.job.knob import KnobValue
 from modeldyno.base.job.probe_options import Observation
 from modeldyno.base.progress import showing_progress
 from modeldyno.base.result.result import Result
@@ -27,6 +28,15 @@ from modeldyno.engine.runtime.time_limit import TimeLimit
 from modeldyno.profiling.api.arrays import labelled_file, with_batches
 from modeldyno.profiling.api.error_wording import reword_errors
 from modeldyno.profiling.api.live_functions import check_functions, with_functions
+from modeldyno.profiling.api.options import (
+    FunctionKeywords,
+    FunctionOptions,
+    RunKeywords,
+    RunOptions,
+    StoreKeywords,
+    StoreOptions,
+    take,
+)
 from modeldyno.profiling.api.profile import (
     as_tuple,
     check_settings,
@@ -35,18 +45,58 @@ from modeldyno.profiling.api.profile import (
     store_conclusion_if,
     store_if,
 )
+from modeldyno.profiling.api.settings import Knobs
 from modeldyno.profiling.request import Request, make_inspection
 from modeldyno.sweeps.study.study import Study
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from modeldyno.base.job.input_spec import InputSpec
-    from modeldyno.base.job.knob import KnobValue
     from modeldyno.base.metrics.measurement_plan import Plan
-    from modeldyno.base.result.result import Event
     from modeldyno.comparison.operands import Operand
-    from modeldyno.profiling.api.settings import Knobs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeOptions:
+    """Which changes are judged, and how large one must be."""
+
+    metrics: Sequence[str] = ()
+    smallest: float | str | Mapping[str, float | str] = field(default_factory=dict)
+    why: bool = True
+    force: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SideOptions:
+    """What one of the sides has alone."""
+
+    baseline_settings: Mapping[str, KnobValue] | None = None
+    candidate_settings: Mapping[str, KnobValue] | None = None
+    baseline_inputs: Sequence[str | InputSpec] = ()
+    candidate_inputs: Sequence[str | InputSpec] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundOptions:
+    """How many rounds are run, and in which order."""
+
+    min_rounds: int = FEWEST_ROUNDS
+    max_rounds: int = MOST_ROUNDS
+    block: bool = False
+
+
+class CompareKeywords(Knobs, FunctionKeywords, RunKeywords, StoreKeywords, total=False):
+    """Keywords of `compare`: fields of `ChangeOptions`, `SideOptions` and `RoundOptions`, and knobs."""
+
+    metrics: Sequence[str]
+    smallest: float | str | Mapping[str, float | str]
+    why: bool
+    force: bool
+    baseline_settings: Mapping[str, KnobValue] | None
+    candidate_settings: Mapping[str, KnobValue] | None
+    baseline_inputs: Sequence[str | InputSpec]
+    candidate_inputs: Sequence[str | InputSpec]
+    min_rounds: int
+    max_rounds: int
+    block: bool
 
 
 @reword_errors
@@ -58,34 +108,14 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
     backend: str | None = None,
     inputs: Sequence[str | InputSpec] = (),
     probes: Sequence[str] = (),
-    pre: str | Callable[..., Any] | None = None,
-    post: str | Callable[..., Any] | None = None,
     mode: str = "inference",
     optimizer: str | None = None,
-    evaluate: str | Sequence[str] = (),
-    data: Any = None,
-    metrics: Sequence[str] = (),
-    smallest: float | str | Mapping[str, float | str] = MappingProxyType({}),
-    baseline_settings: Mapping[str, KnobValue] | None = None,
-    candidate_settings: Mapping[str, KnobValue] | None = None,
-    baseline_inputs: Sequence[str | InputSpec] = (),
-    candidate_inputs: Sequence[str | InputSpec] = (),
-    min_rounds: int = FEWEST_ROUNDS,
-    max_rounds: int = MOST_ROUNDS,
     max_time: float | str | None = 600.0,
     quick: bool = False,
-    block: bool = False,
-    why: bool = True,
     run: bool = False,
-    force: bool = False,
     plan: Plan | None = None,
     percentiles: str | Sequence[str] = (),
-    trust: bool = False,
-    store: bool = True,
-    tags: str | Sequence[str] = (),
-    progress: bool = True,
-    watch: Callable[[Event], None] | None = None,
-    **settings: Unpack[Knobs],
+    **settings: Unpack[CompareKeywords],
 ) -> Comparison:
     """Compare candidates with a baseline, as ``modeldyno compare`` does.
 
@@ -139,33 +169,40 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
         RunFailed: it was interrupted before anything could be compared.
         OutOfTime: nothing could be measured within `max_time`.
     """
+    functions = take(FunctionOptions, settings)
+    apart = take(SideOptions, settings)
+    rounds = take(RoundOptions, settings)
+    judged = take(ChangeOptions, settings)
+    run_options = take(RunOptions, settings)
+    kept = take(StoreOptions, settings)
     if quick:
-        min_rounds, max_rounds, max_time, why = QUICK.min_rounds, QUICK.max_rounds, QUICK.max_time, QUICK.why
+        rounds = replace(rounds, min_rounds=QUICK.min_rounds, max_rounds=QUICK.max_rounds)
+        judged, max_time = replace(judged, why=QUICK.why), QUICK.max_time
         plan, probes = plan or QUICK.plan, probes or QUICK.probes
     max_time = None if max_time is None else read_time(max_time, "max_time")
     limit = TimeLimit.begin(QUICK.longest if quick else max_time)
     knobs = check_settings(settings)
-    criteria: Any = evaluate  # it may be of another type than it is declared
+    criteria: Any = functions.evaluate  # it may be of another type than it is declared
     if any(map(callable, criteria if isinstance(criteria, tuple | list) else (criteria,))):
         raise RequestError(
             "compare judges metrics that it knows, such as 'accuracy'; evaluate each model by a function "
             "with profile(evaluate=function, data=loader)."
         )
     question = CompareOptions(
-        metrics=as_tuple(metrics, "metrics"),
-        smallest=parse_smallest_effects(size_texts(smallest)),
-        force=force,
-        why=why,
+        metrics=as_tuple(judged.metrics, "metrics"),
+        smallest=parse_smallest_effects(size_texts(judged.smallest)),
+        force=judged.force,
+        why=judged.why,
     )
     all_operands = (baseline, candidate, *more)
-    if not (data is None or isinstance(data, str | Path)) and all(
+    if not (functions.data is None or isinstance(functions.data, str | Path)) and all(
         isinstance(s, str | Path) for s in all_operands
     ):
         raise RequestError("Batches evaluate live models; of references, give data= a .npz file.")
     models = [side for side in all_operands if not isinstance(side, Result | Study | Comparison)]
     live_models = [model for model in models if not isinstance(model, str | Path)]
-    check_functions(pre, post, example, live=len(live_models) == len(models))
-    if live_models and pre is None:
+    check_functions(functions.pre, functions.post, example, live=len(live_models) == len(models))
+    if live_models and functions.pre is None:
         example, knobs = with_batches(live_models[0], example, knobs, mode)
     shared = Request(
         model="",
@@ -176,18 +213,20 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
         percentiles=as_tuple(percentiles, "percentiles"),
         plan=plan or PLAN,
         inspection=make_inspection(mode=mode, optimizer=optimizer, modules=False),
-        trust=trust,
+        trust=run_options.trust,
     )
-    own_settings = (baseline_settings or {}, candidate_settings or {})
+    own_settings = (apart.baseline_settings or {}, apart.candidate_settings or {})
     own_inputs = (
-        as_tuple(baseline_inputs, "baseline_inputs"),
-        as_tuple(candidate_inputs, "candidate_inputs"),
+        as_tuple(apart.baseline_inputs, "baseline_inputs"),
+        as_tuple(apart.candidate_inputs, "candidate_inputs"),
     )
     with ExitStack() as stack:
-        evaluation = parse_evaluation(evaluate, stack.enter_context(labelled_file(data)))
-        observation = stack.enter_context(with_functions(Observation(**evaluation), pre, post, example))
+        evaluation = parse_evaluation(functions.evaluate, stack.enter_context(labelled_file(functions.data)))
+        observation = stack.enter_context(
+            with_functions(Observation(**evaluation), functions.pre, functions.post, example)
+        )
         shared = replace(shared, observation=observation)
-        example = example if pre is None else None  # it is what `pre` is called with
+        example = example if functions.pre is None else None  # it is what `pre` is called with
         requests = [
             _resolve_side(
                 side,
@@ -208,12 +247,12 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
         jobs = [side for side in operands if not isinstance(side, Result)]
         turns = RoundSchedule(
             side_count=len(jobs),
-            first=min(min_rounds, max_rounds),
-            most=max_rounds,
+            first=min(rounds.min_rounds, rounds.max_rounds),
+            most=rounds.max_rounds,
             max_time=max_time,
-            block=block,
+            block=rounds.block,
         )
-        on_event = stack.enter_context(showing_progress(watch, progress=progress))
+        on_event = stack.enter_context(showing_progress(run_options.watch, progress=run_options.progress))
         bench = stack.enter_context(open_run_session(on_event, limit))
         live = any(job.model.live for job in jobs)
         result = run_comparison(
@@ -225,8 +264,8 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
     if result is None:
         raise RunFailed("It was interrupted before anything could be compared.")
     for measured in result.results:
-        store_if(measured, condition=store, tags=tags)
-    store_conclusion_if(result, condition=store)
+        store_if(measured, condition=kept.store, tags=kept.tags)
+    store_conclusion_if(result, condition=kept.store)
     return result
 
 

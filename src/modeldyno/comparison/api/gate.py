@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
@@ -35,6 +35,19 @@ from modeldyno.comparison.gate import check_result, check_stored, run_gate
 from modeldyno.engine.runtime.session import open_run_session
 from modeldyno.engine.runtime.time_limit import TimeLimit
 from modeldyno.profiling.api.error_wording import reference_of, reword_errors
+from modeldyno.profiling.api.live_functions import check_functions
+from modeldyno.profiling.api.options import (
+    DetailKeywords,
+    DetailOptions,
+    FunctionKeywords,
+    FunctionOptions,
+    MeasuredOptions,
+    RunKeywords,
+    RunOptions,
+    StoreKeywords,
+    StoreOptions,
+    take,
+)
 from modeldyno.profiling.api.profile import (
     as_tuple,
     check_settings,
@@ -45,19 +58,17 @@ from modeldyno.profiling.api.profile import (
     store_if,
 )
 from modeldyno.profiling.api.result_dict import Figures
+from modeldyno.profiling.api.settings import PlannedKnobs
 from modeldyno.profiling.request import Request, make_inspection, parse_function
 from modeldyno.profiling.run import judge_result
 from modeldyno.stores.catalog import BRANCH
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from modeldyno.base.job.input_spec import InputSpec
     from modeldyno.base.metrics.measurement_plan import Plan
-    from modeldyno.base.result.result import Event, Result
+    from modeldyno.base.result.result import Result
     from modeldyno.comparison.calibrate import MachineCheckup
     from modeldyno.comparison.change.gate_report import GateReport
-    from modeldyno.profiling.api.settings import Knobs, PlannedKnobs
 
 
 Regression = float | str | Mapping[str, float | str] | None
@@ -203,6 +214,25 @@ def _how_to_decide(before: Result, after: Result) -> str:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateOptions:
+    """What is judged of a candidate, and by which rule."""
+
+    max_regression: Regression = None
+    metrics: str | Sequence[str] = ()
+    force: bool = False
+    undecided: str | None = None
+
+
+class GateKeywords(PlannedKnobs, DetailKeywords, FunctionKeywords, RunKeywords, StoreKeywords, total=False):
+    """Keywords of `gate`: fields of `GateOptions` and what `profile` takes."""
+
+    max_regression: Regression
+    metrics: str | Sequence[str]
+    force: bool
+    undecided: str | None
+
+
 @reword_errors
 def gate(  # noqa: PLR0913 - one function per command, one parameter per option
     model: str | Path,
@@ -213,32 +243,13 @@ def gate(  # noqa: PLR0913 - one function per command, one parameter per option
     probes: str | Sequence[str] | None = None,
     mode: str = "inference",
     optimizer: str | None = None,
-    layers: str | Sequence[str] = (),
-    prompt: int | str | Sequence[int] = 128,
-    generate: int | str | Sequence[int] = 32,
-    trace: str | Path | None = None,
-    outputs: str | Path | None = None,
-    pre: str | None = None,
-    post: str | None = None,
-    evaluate: str | Sequence[str] = (),
-    data: str | Path | None = None,
     require: str | Sequence[str] = (),
-    percentiles: str | Sequence[str] = (),
-    max_regression: Regression = None,
-    metrics: str | Sequence[str] = (),
     budget: float | str = 600.0,
-    force: bool = False,
-    undecided: str | None = None,
     plan: Plan | None = None,
     beside: str | Sequence[str] = (),
     name: str | None = None,
-    trust: bool = False,
     save_as_baseline: str | None = None,
-    store: bool = True,
-    tags: str | Sequence[str] = (),
-    progress: bool = True,
-    watch: Callable[[Event], None] | None = None,
-    **settings: Unpack[PlannedKnobs],
+    **settings: Unpack[GateKeywords],
 ) -> GateReport:
     """Measure a model against a baseline, as ``modeldyno profile --baseline`` does.
 
@@ -289,12 +300,17 @@ def gate(  # noqa: PLR0913 - one function per command, one parameter per option
     Raises:
         RequestError: the request is invalid, or the hardware differs.
     """
+    details = take(DetailOptions, settings)
+    functions = take(FunctionOptions, settings)
+    judged = take(GateOptions, settings)
+    run, kept = take(RunOptions, settings), take(StoreOptions, settings)
     budget = read_time(budget, "budget")
     limit = TimeLimit.begin(budget, "budget")
     as_long = plan is None and not any(name in settings for name in LENGTHS)
     plan, knobs = split_plan(plan or PLAN, settings)
-    if save_as_baseline and not store:
+    if save_as_baseline and not kept.store:
         raise RequestError("A baseline is kept in the store; drop store=False.")
+    check_functions(functions.pre, functions.post, None, live=False)
     request = Request(
         model=reference_of(model),
         backend=backend,
@@ -302,32 +318,34 @@ def gate(  # noqa: PLR0913 - one function per command, one parameter per option
         inputs=as_tuple(inputs, "inputs"),
         probes=() if probes is None else parse_names(probes, "probes"),
         require=as_tuple(require, "require"),
-        percentiles=as_tuple(percentiles, "percentiles"),
         plan=plan,
         inspection=make_inspection(mode=mode, optimizer=optimizer, modules=False),
         observation=replace(
-            parse_observation(layers, prompt, generate, trace, outputs),
-            **parse_evaluation(evaluate, data),
-            preprocess=parse_function(pre, "pre"),
-            postprocess=parse_function(post, "post"),
+            parse_observation(details),
+            **parse_evaluation(functions.evaluate, functions.data),
+            preprocess=parse_function(functions.pre, "pre"),  # type: ignore[arg-type]  # no function: checked
+            postprocess=parse_function(functions.post, "post"),  # type: ignore[arg-type]
         ),
         name=name,
-        trust=trust,
+        trust=run.trust,
         beside=as_tuple(beside, "beside"),
     )
-    policy = _read_undecided(undecided)
-    question = _question(metrics, max_regression, force=force)
+    policy = _read_undecided(judged.undecided)
+    question = _question(judged.metrics, judged.max_regression, force=judged.force)
     constraints, job = request.constraints(), request.job()
     before = baseline if is_checkout(baseline) else _resolve_result(baseline, *possible_names(job))
-    with showing_progress(watch, progress=progress) as on_event, open_run_session(on_event, limit) as bench:
+    with (
+        showing_progress(run.watch, progress=run.progress) as on_event,
+        open_run_session(on_event, limit) as bench,
+    ):
         measured = measure_checkout(before, job, bench) if isinstance(before, str | Path) else before
         report = run_gate(measured, job, question, GateRule(), bench, max_time=budget, as_long=as_long)
     outcome = judge_result(report.result, constraints)
     report = replace(report.with_bounds(outcome.judgements), result=outcome.result, undecided=policy)
     branch = BRANCH + save_as_baseline.removeprefix(BRANCH) if save_as_baseline else None
     passed = report.verdict is Verdict.HELD and not report.result.failures
-    kept = (*as_tuple(tags, "tags"), *((branch,) if branch and passed else ()))
-    store_if(report.result, condition=store, tags=kept)
+    tags = (*as_tuple(kept.tags, "tags"), *((branch,) if branch and passed else ()))
+    store_if(report.result, condition=kept.store, tags=tags)
     return report
 
 
@@ -386,7 +404,7 @@ def check(  # noqa: PLR0913 - one function per command, one parameter per option
 
 
 @reword_errors
-def doctor(  # noqa: PLR0913 - one function per command, one parameter per option
+def doctor(
     model: str | Path | None = None,
     *,
     budget: float | str = BUDGET,
@@ -394,12 +412,7 @@ def doctor(  # noqa: PLR0913 - one function per command, one parameter per optio
     backend: str | None = None,
     inputs: str | Sequence[str | InputSpec] = (),
     name: str | None = None,
-    trust: bool = False,
-    store: bool = True,
-    tags: str | Sequence[str] = (),
-    progress: bool = True,
-    watch: Callable[[Event], None] | None = None,
-    **settings: Unpack[Knobs],
+    **settings: Unpack[MeasuredOptions],
 ) -> MachineCheckup:
     """Measure how often a gate would be wrong on this machine, as ``modeldyno doctor`` does.
 
@@ -426,6 +439,7 @@ def doctor(  # noqa: PLR0913 - one function per command, one parameter per optio
         RequestError: the request is invalid.
         RunFailed: the model failed, or there were too few processes.
     """
+    run, kept = take(RunOptions, settings), take(StoreOptions, settings)
     budget = read_time(budget, "budget")
     limit = TimeLimit.begin(budget, "budget")
     knobs = check_settings(settings)
@@ -438,11 +452,14 @@ def doctor(  # noqa: PLR0913 - one function per command, one parameter per optio
         probes=("latency",),
         plan=CALIBRATION_PLAN,
         name=name,
-        trust=trust,
+        trust=run.trust,
     ).job()
-    with showing_progress(watch, progress=progress) as on_event, open_run_session(on_event, limit) as bench:
+    with (
+        showing_progress(run.watch, progress=run.progress) as on_event,
+        open_run_session(on_event, limit) as bench,
+    ):
         result = run_against_itself(job, bench, budget=budget)
-    store_if(result, condition=store, tags=(*as_tuple(tags, "tags"), TAG))
+    store_if(result, condition=kept.store, tags=(*as_tuple(kept.tags, "tags"), TAG))
     return check_machine(result, smallest=smallest)
 
 

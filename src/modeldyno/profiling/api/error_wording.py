@@ -6,7 +6,7 @@ import re
 import warnings
 from difflib import get_close_matches
 from functools import wraps
-from inspect import Signature, signature
+from inspect import Signature, signature, unwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -15,6 +15,8 @@ from modeldyno.base.document import Document
 from modeldyno.base.errors import RequestError, RunFailed, UnknownName
 from modeldyno.base.metrics.measurement_plan import Plan
 from modeldyno.base.views.python_wording import use_python_words
+from modeldyno.profiling.api import options
+from modeldyno.profiling.api.settings import PlannedKnobs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
+_UNPACKED = re.compile(r"Unpack\[(\w+)\]")
 _INPUTS = re.compile(r"--input|`inputs[`=]")
 _ALMOST = 0.8
 """Likeness of two names, as difflib has it, from which one is the other misspelt."""
@@ -51,8 +54,12 @@ def reword_errors(function: Callable[P, R]) -> Callable[P, R]:
     Any argument may be a server that `serve` or `servers.list` returned, for which its URL is given, or a
     version that `register` or `retrieve` returned, for which its name is.
     """
-    annotations = {name: str(each.annotation) for name, each in signature(function).parameters.items()}
-    parameters = annotations.keys() - {"settings"}
+    named = {
+        n: str(p.annotation) for n, p in signature(function).parameters.items() if p.kind != p.VAR_KEYWORD
+    }
+    annotations = named | keywords_of(function)
+    parameters = annotations.keys() - PlannedKnobs.__annotations__.keys() | named.keys()
+    takes_knobs = "settings" in signature(function).parameters
 
     @wraps(function)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -60,7 +67,7 @@ def reword_errors(function: Callable[P, R]) -> Callable[P, R]:
         try:
             unknown = [name for name in kwargs if name not in parameters]
             _check_spelling(unknown, parameters)
-            if unknown and "settings" not in annotations:
+            if unknown and not takes_knobs:
                 known = parameters - {"self"}
                 raise UnknownName.among("argument", unknown[0], known, meant=_OF_MODELCI.get(unknown[0]))
             _check_no_document(
@@ -154,6 +161,15 @@ def reference_of(model: Any) -> str:
         f"The model runs in fresh processes, which have no {name or type(model).__name__} of this one; give "
         f"{instead}, or the path of a saved model, such as modeldyno.convert(model, to='onnx') writes."
     )
+
+
+def keywords_of(function: Callable[..., Any]) -> dict[str, str]:
+    """Return the keywords of ``**settings: Unpack[Keywords]`` with their types as text."""
+    texts = (str(parameter.annotation) for parameter in signature(function).parameters.values())
+    for match in filter(None, map(_UNPACKED.fullmatch, texts)):
+        kinds = (vars(options) | unwrap(function).__globals__)[match[1]].__annotations__
+        return {name: getattr(kind, "__forward_arg__", str(kind)) for name, kind in kinds.items()}
+    return {}
 
 
 def readable_signature(function: Callable[..., Any]) -> Signature:

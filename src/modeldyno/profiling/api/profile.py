@@ -14,6 +14,7 @@ from modeldyno.base.job.input_spec import InputSpec
 from modeldyno.base.job.probe_options import Observation, parse_token_counts
 from modeldyno.base.metrics.constraints import Verdict
 from modeldyno.base.metrics.measurement_plan import Plan
+from modeldyno.base.metrics.metric import canonical_statistic
 from modeldyno.base.progress import showing_progress
 from modeldyno.base.result.cost import Price
 from modeldyno.base.stats.units import read_time
@@ -23,6 +24,16 @@ from modeldyno.profiling.api.arrays import with_batches
 from modeldyno.profiling.api.error_wording import reword_errors
 from modeldyno.profiling.api.live_evaluation import LiveEvaluation
 from modeldyno.profiling.api.live_functions import check_functions, with_functions
+from modeldyno.profiling.api.options import (
+    DetailOptions,
+    FunctionOptions,
+    InspectOptions,
+    PriceOptions,
+    ProfileOptions,
+    RunOptions,
+    StoreOptions,
+    take,
+)
 from modeldyno.profiling.request import Request, make_inspection
 from modeldyno.profiling.run import JudgedResult, run_request
 from modeldyno.stores import catalog
@@ -34,7 +45,6 @@ if TYPE_CHECKING:
     from modeldyno.base.document import Conclusion, Document
     from modeldyno.base.job.knob import KnobValue
     from modeldyno.base.result.result import Event, Result
-    from modeldyno.profiling.api.settings import CountedKnobs, PlannedKnobs
 
 INSPECT_TIME = 600.0
 """Seconds that an inspection may take."""
@@ -59,30 +69,12 @@ def profile(  # noqa: PLR0913 - one function per command, one parameter per opti
     probes: str | Sequence[str] | None = None,
     mode: str = "inference",
     optimizer: str | None = None,
-    layers: str | Sequence[str] = (),
-    prompt: int | str | Sequence[int] = 128,
-    generate: int | str | Sequence[int] = 32,
-    trace: str | Path | None = None,
-    outputs: str | Path | None = None,
-    pre: str | Callable[..., Any] | None = None,
-    post: str | Callable[..., Any] | None = None,
-    evaluate: str | Callable[..., Any] | Sequence[str | Callable[..., Any]] = (),
-    data: Any = None,
-    carbon: str | None = None,
-    power: str | None = None,
-    price: str | None = None,
     require: str | Sequence[str] = (),
-    percentiles: str | Sequence[str] = (),
     plan: Plan | None = None,
     beside: str | Sequence[str] = (),
     name: str | None = None,
-    trust: bool = False,
     inline: bool = False,
-    store: bool = True,
-    tags: str | Sequence[str] = (),
-    progress: bool = True,
-    watch: Callable[[Event], None] | None = None,
-    **settings: Unpack[PlannedKnobs],
+    **settings: Unpack[ProfileOptions],
 ) -> Result:
     """Profile a model, as ``modeldyno profile`` does.
 
@@ -148,11 +140,15 @@ def profile(  # noqa: PLR0913 - one function per command, one parameter per opti
         BoundBroken: a bound of `require` is broken; the Result is the exception's ``result``. An undecided
             bound does not raise: see ``result.judge("latency.p99 <= 50ms").verdict``.
     """
+    details = take(DetailOptions, settings)
+    functions = take(FunctionOptions, settings)
+    price = take(PriceOptions, settings)
+    run, kept = take(RunOptions, settings), take(StoreOptions, settings)
     plan, knobs = split_plan(plan, settings)
     example, knobs = with_batches(model, example, knobs, mode)
     inspection_options = make_inspection(mode=mode, optimizer=optimizer, modules=False)
     bounds = as_tuple(require, "require")
-    live = LiveEvaluation.of(model, evaluate, data, bounds)
+    live = LiveEvaluation.of(model, functions.evaluate, functions.data, bounds)
     request = Request(
         model="",
         backend=backend,
@@ -160,30 +156,29 @@ def profile(  # noqa: PLR0913 - one function per command, one parameter per opti
         inputs=as_tuple(inputs, "inputs"),
         probes=() if probes is None else parse_names(probes, "probes"),
         require=tuple(text for text in bounds if live is None or text not in live.bounds),
-        percentiles=as_tuple(percentiles, "percentiles"),
         plan=plan,
         inspection=inspection_options,
         observation=replace(
-            parse_observation(layers, prompt, generate, trace, outputs),
-            **({} if live else parse_evaluation(evaluate, data)),  # type: ignore[arg-type]  # names, if not live
+            parse_observation(details),
+            **({} if live else parse_evaluation(functions.evaluate, functions.data)),
         ),
         name=name,
-        trust=trust,
+        trust=run.trust,
         beside=as_tuple(beside, "beside"),
-        emission=Emission.parse(carbon, power),
-        price=None if price is None else Price.parse(price),
+        emission=Emission.parse(price.carbon, price.power),
+        price=None if price.price is None else Price.parse(price.price),
     )
-    check_functions(pre, post, example, live=inline or not isinstance(model, str | Path))
+    check_functions(functions.pre, functions.post, example, live=inline or not isinstance(model, str | Path))
     with (
-        showing_progress(watch, progress=progress) as on_event,
-        with_functions(request.observation, pre, post, example) as observation,
+        showing_progress(run.watch, progress=run.progress) as on_event,
+        with_functions(request.observation, functions.pre, functions.post, example) as observation,
     ):
         request = replace(request, observation=observation)
-        example = example if pre is None else None  # it is what `pre` is called with
+        example = example if functions.pre is None else None  # it is what `pre` is called with
         outcome = measure_request(request, model, example, inline=inline, watch=on_event)
         if live:
             outcome = live.judge(outcome, model, knobs.get("device"))
-    store_if(outcome.result, condition=store, tags=tags)
+    store_if(outcome.result, condition=kept.store, tags=kept.tags)
     return result_or_raise(outcome)
 
 
@@ -203,13 +198,8 @@ def inspect(  # noqa: PLR0913 - one function per command, one parameter per opti
     max_time: float | str = INSPECT_TIME,
     plan: Plan | None = None,
     name: str | None = None,
-    trust: bool = False,
     inline: bool = False,
-    store: bool = True,
-    tags: str | Sequence[str] = (),
-    progress: bool = True,
-    watch: Callable[[Event], None] | None = None,
-    **settings: Unpack[CountedKnobs],
+    **settings: Unpack[InspectOptions],
 ) -> Result:
     """Count what a model costs without running it, as ``modeldyno inspect`` does.
 
@@ -249,6 +239,7 @@ def inspect(  # noqa: PLR0913 - one function per command, one parameter per opti
         MissingExtra: an optional package is not installed.
         OutOfTime: nothing was counted within `max_time`.
     """
+    run, kept = take(RunOptions, settings), take(StoreOptions, settings)
     knobs = check_settings(settings) | ({} if batch_size is None else {"batch_size": batch_size})
     example, knobs = with_batches(model, example, knobs, mode)
     request = Request(
@@ -265,12 +256,12 @@ def inspect(  # noqa: PLR0913 - one function per command, one parameter per opti
             memory=memory,
         ),
         name=name,
-        trust=trust,
+        trust=run.trust,
     )
-    with showing_progress(watch, progress=progress) as on_event:
+    with showing_progress(run.watch, progress=run.progress) as on_event:
         limit = TimeLimit.begin(read_time(max_time, "max_time"))
         result = measure_request(request, model, example, inline=inline, watch=on_event, limit=limit).result
-    store_if(result, condition=store, tags=tags)
+    store_if(result, condition=kept.store, tags=kept.tags)
     return result
 
 
@@ -325,7 +316,7 @@ def parse_names(names: str | Sequence[str], name: str) -> tuple[str, ...]:
     return tuple(part.strip() for text in texts for part in str(text).split(",") if part.strip())
 
 
-def parse_evaluation(evaluate: str | Sequence[str], data: str | Path | None) -> dict[str, Any]:
+def parse_evaluation(evaluate: Any, data: str | Path | None) -> dict[str, Any]:
     """Return the fields of an Observation for `evaluate` and `data`; names as on the command line."""
     return {
         "evaluate": parse_names(evaluate, "evaluate"),
@@ -333,20 +324,14 @@ def parse_evaluation(evaluate: str | Sequence[str], data: str | Path | None) -> 
     }
 
 
-def parse_observation(
-    layers: str | Sequence[str],
-    prompt: int | str | Sequence[int],
-    generate: int | str | Sequence[int],
-    trace: str | Path | None,
-    outputs: str | Path | None,
-) -> Observation:
-    """Build the Observation of the arguments of `profile` of these names."""
+def parse_observation(details: DetailOptions) -> Observation:
+    """Build the Observation of the arguments of `profile`."""
     return Observation(
-        layers=parse_names(layers, "layers"),
-        prompts=_parse_token_counts(prompt, "prompt"),
-        generated=_parse_token_counts(generate, "generate"),
-        trace=None if trace is None else str(Path(trace).absolute()),
-        outputs=None if outputs is None else str(Path(outputs).absolute()),
+        layers=parse_names(details.layers, "layers"),
+        prompts=_parse_token_counts(details.prompt, "prompt"),
+        generated=_parse_token_counts(details.generate, "generate"),
+        trace=None if details.trace is None else str(Path(details.trace).absolute()),
+        outputs=None if details.outputs is None else str(Path(details.outputs).absolute()),
     )
 
 
@@ -364,9 +349,7 @@ def split_plan(plan: Plan | None, settings: Mapping[str, Any]) -> tuple[Plan, di
     """
     _check_habits(settings)
     fields: dict[str, Any] = {
-        name: read_time(value, name) if name in _TIMES and isinstance(value, str) else value
-        for name, value in settings.items()
-        if _is_plan_field(name, value)
+        name: _read_plan_field(name, value) for name, value in settings.items() if _is_plan_field(name, value)
     }
     try:
         planned = replace(plan or Plan(), **fields)
@@ -375,8 +358,14 @@ def split_plan(plan: Plan | None, settings: Mapping[str, Any]) -> tuple[Plan, di
     return planned, {name: value for name, value in settings.items() if name not in fields}
 
 
+def _read_plan_field(name: str, value: Any) -> Any:
+    """Read a field of a Plan: a time may be text, and a percentile stand alone."""
+    if name == "percentiles":
+        return tuple(map(canonical_statistic, as_tuple(value, name)))
+    return read_time(value, name) if name in _TIMES and isinstance(value, str) else value
+
+
 _TIMES = frozenset({"max_time", "min_time", "timeout"})
-"""Fields of a Plan that are times, and may be text."""
 
 
 def _check_habits(settings: Mapping[str, Any]) -> None:

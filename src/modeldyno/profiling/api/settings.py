@@ -6,6 +6,7 @@ checker: ``**{"times": 2}`` passes it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence  # noqa: TC003 - so that `typing.get_type_hints` finds it
 from typing import TypedDict
 
 from modeldyno.base.job.knob import KnobValue  # noqa: TC001 - so that `typing.get_type_hints` finds it
@@ -118,6 +119,7 @@ class PlannedKnobs(_CommonKnobs, total=False):
     device: str
     ports: str
     precision: float | str
+    percentiles: str | Sequence[str]
     min_runs: int
     min_time: float | str
     max_time: float | str

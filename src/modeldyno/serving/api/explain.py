@@ -14,6 +14,7 @@ from modeldyno.base.stats.units import read_time
 from modeldyno.engine.runtime.inline import run_inline
 from modeldyno.profiling.api.arrays import with_batches
 from modeldyno.profiling.api.error_wording import reword_errors
+from modeldyno.profiling.api.options import MeasuredOptions, RunOptions, StoreOptions, take
 from modeldyno.profiling.api.profile import as_tuple, check_settings, offered, store_conclusion_if, store_if
 from modeldyno.profiling.request import Request
 from modeldyno.profiling.resolve_model import names_model
@@ -31,11 +32,9 @@ from modeldyno.serving.loadtest.explanation import (
 from modeldyno.stores.lookup import find_any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from modeldyno.base.job.input_spec import InputSpec
-    from modeldyno.base.result.result import Event
-    from modeldyno.profiling.api.settings import Knobs
 
 
 @reword_errors
@@ -53,12 +52,7 @@ def explain(  # noqa: PLR0913 - one function per command, one parameter per opti
     rounds: int = ROUNDS,
     max_time: float | str = MAX_TIME,
     name: str | None = None,
-    trust: bool = False,
-    store: bool = True,
-    tags: str | Sequence[str] = (),
-    progress: bool = True,
-    watch: Callable[[Event], None] | None = None,
-    **settings: Unpack[Knobs],
+    **settings: Unpack[MeasuredOptions],
 ) -> Explanation:
     """Explain a latency hop by hop, as ``modeldyno explain`` does.
 
@@ -94,6 +88,7 @@ def explain(  # noqa: PLR0913 - one function per command, one parameter per opti
         MissingExtra: the server is not installed.
         RunFailed: nothing was measured.
     """
+    run, kept = take(RunOptions, settings), take(StoreOptions, settings)
     knobs = check_settings(settings)
     is_document = isinstance(model, Result | Explanation) or (
         isinstance(model, str | Path) and not names_model(str(model))
@@ -123,7 +118,7 @@ def explain(  # noqa: PLR0913 - one function per command, one parameter per opti
                 inputs=as_tuple(inputs, "inputs"),
                 plan=Plan(),
                 name=name,
-                trust=trust,
+                trust=run.trust,
             ),
             ExplainOptions(
                 load=load_of(concurrency, None if rate is None else str(rate)),
@@ -132,14 +127,14 @@ def explain(  # noqa: PLR0913 - one function per command, one parameter per opti
                 statistic=statistic,
             ),
         )
-        on_event = stack.enter_context(showing_progress(watch, progress=progress))
+        on_event = stack.enter_context(showing_progress(run.watch, progress=run.progress))
         explanation = measure_explanation(
             planned, watch=on_event, execute=run_inline if live else None, baseline=before
         )
     for level, result in explanation.results.items():
         if level != ECHO:
-            store_if(result, condition=store, tags=tags)
-    store_conclusion_if(explanation, condition=store)
+            store_if(result, condition=kept.store, tags=kept.tags)
+    store_conclusion_if(explanation, condition=kept.store)
     return explanation
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
@@ -17,6 +18,15 @@ from modeldyno.base.result.cost import Price
 from modeldyno.base.stats.units import read_time
 from modeldyno.engine.trace.carbon import Emission
 from modeldyno.profiling.api.error_wording import reference_of, reword_errors
+from modeldyno.profiling.api.options import (
+    PriceKeywords,
+    PriceOptions,
+    RunKeywords,
+    RunOptions,
+    StoreKeywords,
+    StoreOptions,
+    take,
+)
 from modeldyno.profiling.api.profile import (
     as_tuple,
     result_or_raise,
@@ -24,6 +34,7 @@ from modeldyno.profiling.api.profile import (
     store_conclusion_if,
     store_if,
 )
+from modeldyno.profiling.api.settings import PlannedKnobs
 from modeldyno.profiling.request import Request, server_for
 from modeldyno.profiling.run import run_request
 from modeldyno.serving.load.capacity import Capacity
@@ -39,17 +50,47 @@ from modeldyno.serving.loadtest.resume import (
 from modeldyno.serving.loadtest.series import begin_curve, begin_search, headers_in_environment, measure_loads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from modeldyno.base.job.input_spec import InputSpec
     from modeldyno.base.metrics.measurement_plan import Plan
     from modeldyno.base.result.result import Event, Result
-    from modeldyno.profiling.api.settings import PlannedKnobs
     from modeldyno.serving.api.serve import Server
     from modeldyno.serving.load.series_steps import AnySeries
 
 _LOADS = "1:64"
 """Concurrencies of a load curve by default."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendOptions:
+    """How requests are sent; when they are due, each function asks in its own way."""
+
+    duration: float | str | None = None
+    requests: int | None = None
+    ramp: float = 0.0
+    request_timeout: float | str = 60.0
+    retries: int = 0
+    drivers: int = 1
+    sequence: int | str | tuple[int, int] | None = None
+    headers: Mapping[str, str] | None = None
+
+
+class LoadKeywords(PlannedKnobs, PriceKeywords, RunKeywords, StoreKeywords, total=False):
+    """Keywords of loads: fields of `SendOptions`, of a plan, and the server's knobs."""
+
+    duration: float | str | None
+    requests: int | None
+    ramp: float
+    request_timeout: float | str
+    retries: int
+    drivers: int
+    sequence: int | str | tuple[int, int] | None
+    headers: Mapping[str, str] | None
+
+
+_GROUPS = (SendOptions, PriceOptions, RunOptions, StoreOptions)
+"""Groups of options of every load."""
 
 
 @reword_errors
@@ -59,32 +100,15 @@ def load(  # noqa: PLR0913 - one function per command, one parameter per option
     concurrency: int | None = None,
     rate: float | str | None = None,
     replay: str | Path | None = None,
-    duration: float | str | None = None,
-    requests: int | None = None,
-    ramp: float = 0.0,
-    request_timeout: float | str = 60.0,
-    retries: int = 0,
-    drivers: int = 1,
-    sequence: int | str | tuple[int, int] | None = None,
     backend: str | None = None,
     inputs: Sequence[str | InputSpec] = (),
-    headers: Mapping[str, str] | None = None,
     records: str | Path | None = None,
-    carbon: str | None = None,
-    power: str | None = None,
-    price: str | None = None,
     probes: Sequence[str] = (),
     require: str | Sequence[str] = (),
-    percentiles: str | Sequence[str] = (),
     plan: Plan | None = None,
     beside: str | Sequence[str] = (),
     name: str | None = None,
-    trust: bool = False,
-    store: bool = True,
-    tags: str | Sequence[str] = (),
-    progress: bool = True,
-    watch: Callable[[Event], None] | None = None,
-    **settings: Unpack[PlannedKnobs],
+    **settings: Unpack[LoadKeywords],
 ) -> Result:
     """Load-test a model behind a server, as ``modeldyno load`` does.
 
@@ -136,12 +160,12 @@ def load(  # noqa: PLR0913 - one function per command, one parameter per option
         MissingExtra: the server is not installed.
         BoundBroken: a bound of `require` is broken; the Result is the exception's ``result``.
     """
-    arguments = locals().copy()
+    arguments = _all_arguments(locals())
     request = _request(arguments)
-    with show_loads(enabled=store) as live:
+    with show_loads(enabled=arguments["store"]) as live:
         with _headers_and_progress(arguments) as on_event:
             outcome = run_request(request, watch=live.follow(on_event))
-        store_if(outcome.result, condition=store, tags=tags)
+        store_if(outcome.result, condition=arguments["store"], tags=arguments["tags"])
         live.end(outcome.result)
     return result_or_raise(outcome)
 
@@ -151,33 +175,16 @@ def load_curve(  # noqa: PLR0913 - one parameter per option
     model: str | Path | Server | None = None,
     *,
     concurrency: str | Sequence[int] | None = None,
-    duration: float | str | None = None,
-    requests: int | None = None,
-    ramp: float = 0.0,
-    request_timeout: float | str = 60.0,
-    retries: int = 0,
-    drivers: int = 1,
-    sequence: int | str | tuple[int, int] | None = None,
     backend: str | None = None,
     inputs: Sequence[str | InputSpec] = (),
-    headers: Mapping[str, str] | None = None,
     probes: Sequence[str] = (),
     require: str | Sequence[str] = (),
-    percentiles: str | Sequence[str] = (),
     plan: Plan | None = None,
     beside: str | Sequence[str] = (),
-    carbon: str | None = None,
-    power: str | None = None,
-    price: str | None = None,
     name: str | None = None,
-    trust: bool = False,
     resume: str | Path | LoadCurve | None = None,
     force: bool = False,
-    store: bool = True,
-    tags: str | Sequence[str] = (),
-    progress: bool = True,
-    watch: Callable[[Event], None] | None = None,
-    **settings: Unpack[PlannedKnobs],
+    **settings: Unpack[LoadKeywords],
 ) -> LoadCurve:
     """Measure one concurrency after another on one server, as ``modeldyno load -c 1,2,4`` does.
 
@@ -229,7 +236,7 @@ def load_curve(  # noqa: PLR0913 - one parameter per option
         MissingExtra: the server is not installed.
         RunFailed: it was interrupted before anything was measured.
     """
-    arguments = locals().copy()
+    arguments = _all_arguments(locals())
     text = (
         concurrency
         if concurrency is None or isinstance(concurrency, str)
@@ -253,33 +260,16 @@ def find_load(  # noqa: PLR0913 - one parameter per option
     measurements: int | None = None,
     concurrency: int | None = None,
     rate: float | str | None = None,
-    duration: float | str | None = None,
-    requests: int | None = None,
-    ramp: float = 0.0,
-    request_timeout: float | str = 60.0,
-    retries: int = 0,
-    drivers: int = 1,
-    sequence: int | str | tuple[int, int] | None = None,
     backend: str | None = None,
     inputs: Sequence[str | InputSpec] = (),
-    headers: Mapping[str, str] | None = None,
     probes: Sequence[str] = (),
     require: str | Sequence[str] = (),
-    percentiles: str | Sequence[str] = (),
     plan: Plan | None = None,
     beside: str | Sequence[str] = (),
-    carbon: str | None = None,
-    power: str | None = None,
-    price: str | None = None,
     name: str | None = None,
-    trust: bool = False,
     resume: str | Path | LoadCurve | Capacity | None = None,
     force: bool = False,
-    store: bool = True,
-    tags: str | Sequence[str] = (),
-    progress: bool = True,
-    watch: Callable[[Event], None] | None = None,
-    **settings: Unpack[PlannedKnobs],
+    **settings: Unpack[LoadKeywords],
 ) -> Capacity:
     """Find the largest load that holds every bound, as ``modeldyno load --find-load`` does.
 
@@ -335,11 +325,12 @@ def find_load(  # noqa: PLR0913 - one parameter per option
         MissingExtra: the server is not installed.
         RunFailed: it was interrupted before anything was measured.
     """
-    arguments = locals().copy()
+    arguments = _all_arguments(locals())
     if resume is not None:
         stored = _series_to_resume(find_load, arguments, resume, search=True)
         bounds = as_tuple(require, "require")
-        max_time = split_plan(None, settings)[0].max_time if "max_time" in settings else None
+        knobs = arguments["settings"]
+        max_time = split_plan(None, knobs)[0].max_time if "max_time" in knobs else None
         search = resume_search(
             stored, most=most, measurements=measurements, max_time=max_time, require=bounds
         )
@@ -364,6 +355,14 @@ def rerank_load(series: str | Path | LoadCurve | Capacity, require: str | Sequen
         RequestError: there is no such series, no bound, or no load that measured its metric.
     """
     return rerank_series(_find_series(series), as_tuple(require, "require"))
+
+
+def _all_arguments(local: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a function by name, with those of the groups; ``settings`` are the rest."""
+    settings = dict(local["settings"])
+    groups: list[Any] = [take(group, settings) for group in _GROUPS]
+    named = {each.name: getattr(group, each.name) for group in groups for each in fields(group)}
+    return {**local, **named, "settings": settings}
 
 
 def _measure(series: AnySeries, arguments: Mapping[str, Any]) -> AnySeries:
@@ -393,17 +392,15 @@ def _series_to_resume(
     function: Callable[..., Any], arguments: Mapping[str, Any], resume: Any, *, search: bool
 ) -> LoadCurve | Capacity:
     """Return the series to resume, after refusing arguments that cannot change it."""
-    parameters = signature(function).parameters.items()
-    changed = [name for name, p in parameters if name not in _OF_THE_RUN and arguments[name] != p.default]
+    defaults = {name: p.default for name, p in signature(function).parameters.items()}
+    defaults |= {each.name: each.default for each in fields(SendOptions)}
+    changed = [n for n, default in defaults.items() if n not in _OF_THE_RUN and arguments[n] != default]
     options = (f"--{name.replace('_', '-')}" for name in (*changed, *arguments["settings"]))
     check_changes(options, search=search)
     return _find_series(resume)
 
 
-_OF_THE_RUN = {
-    "resume", "force", "headers", "store", "tags", "progress", "watch", "settings", "carbon", "power",
-    "price",
-}  # fmt: skip
+_OF_THE_RUN = {"resume", "force", "headers", "settings"}
 """Arguments that change nothing about a series."""
 
 
@@ -454,7 +451,6 @@ def _request(arguments: Mapping[str, Any]) -> Request:
         probes=tuple(arguments["probes"]),
         load=load,
         require=as_tuple(arguments["require"], "require"),
-        percentiles=as_tuple(arguments["percentiles"], "percentiles"),
         plan=plan,
         observation=Observation(records=None if records is None else str(Path(records).absolute())),
         name=arguments["name"],

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from modeldyno.base.job.input_spec import InputSpec
-    from modeldyno.profiling.api.settings import ServedKnobs
+    from modeldyno.profiling.api.options import ServeOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ def serve(  # noqa: PLR0913 - one parameter per option
     inputs: str | Sequence[str | InputSpec] = (),
     trust: bool = False,
     detach: bool = False,
-    **settings: Unpack[ServedKnobs],
+    **settings: Unpack[ServeOptions],
 ) -> Server:
     """Start a server for a model and leave it running, as ``modeldyno serve`` does.
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from modeldyno.base.errors import RequestError
 from modeldyno.base.job.probe_options import Observation
@@ -17,7 +17,15 @@ from modeldyno.engine.runtime.inline import run_inline
 from modeldyno.profiling.api.arrays import with_batches
 from modeldyno.profiling.api.error_wording import reword_errors
 from modeldyno.profiling.api.live_functions import check_functions, with_functions
+from modeldyno.profiling.api.options import (
+    FunctionKeywords,
+    FunctionOptions,
+    RunKeywords,
+    RunOptions,
+    take,
+)
 from modeldyno.profiling.api.profile import check_settings, offered
+from modeldyno.profiling.api.settings import Knobs
 from modeldyno.stores.lookup import find_study
 from modeldyno.sweeps import build
 from modeldyno.sweeps.config_export import ExportedConfigurations, check_folder, export_configurations
@@ -28,16 +36,76 @@ from modeldyno.sweeps.study.ranking import ranking
 from modeldyno.sweeps.study.study import Study
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from modeldyno.base.job.job import Job
     from modeldyno.base.metrics.measurement_plan import Plan
-    from modeldyno.base.result.result import Event
     from modeldyno.engine.interfaces.executor import Executor
-    from modeldyno.profiling.api.settings import Knobs
 
 Aims = str | Sequence[str] | Mapping[str, float]
 """One metric, several, or a mapping from metric to weight."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoalOptions:
+    """What is looked for: objectives and bounds."""
+
+    objectives: Aims = ()
+    maximize: Aims = ()
+    minimize: Aims = ()
+    require: str | Sequence[str] = ()
+    mode: str | None = None
+    latency_budget: float | str | None = None
+    min_throughput: float | str | None = None
+    rank: str | None = None
+    price: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchOptions:
+    """How the space is searched, and how long."""
+
+    strategy: str | None = None
+    max_time: float | str | None = None
+    max_trials: int | None = None
+    curves: int | None = None
+    bisect: int | None = None
+    certain: float | str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EarlierOptions:
+    """What is taken over from earlier measurements."""
+
+    resume: str | Path | Study | None = None
+    force: bool = False
+    reuse: float | str | None = None
+
+
+class GoalKeywords(TypedDict, total=False):
+    """Fields of `GoalOptions`."""
+
+    objectives: Aims
+    maximize: Aims
+    minimize: Aims
+    require: str | Sequence[str]
+    mode: str | None
+    latency_budget: float | str | None
+    min_throughput: float | str | None
+    rank: str | None
+    price: str | None
+
+
+class SweepKeywords(Knobs, GoalKeywords, FunctionKeywords, RunKeywords, total=False):
+    """Keywords of `sweep`: fields of `GoalOptions`, `SearchOptions` and `EarlierOptions`, and knobs."""
+
+    strategy: str | None
+    max_time: float | str | None
+    max_trials: int | None
+    curves: int | None
+    bisect: int | None
+    certain: float | str | None
+    resume: str | Path | Study | None
+    force: bool
+    reuse: float | str | None
 
 
 @reword_errors
@@ -45,42 +113,17 @@ def sweep(  # noqa: PLR0913 - one function per command, one parameter per option
     model: Any = None,
     *,
     space: str | Sequence[str] | Mapping[str, Any] = (),
-    objectives: Aims = (),
-    maximize: Aims = (),
-    minimize: Aims = (),
-    require: str | Sequence[str] = (),
-    mode: str | None = None,
-    latency_budget: float | str | None = None,
-    min_throughput: float | str | None = None,
-    rank: str | None = None,
-    price: str | None = None,
-    strategy: str | None = None,
-    max_time: float | str | None = None,
-    max_trials: int | None = None,
-    curves: int | None = None,
-    bisect: int | None = None,
-    certain: float | str | None = None,
     example: Any = None,
     backend: str | None = None,
     inputs: str | Sequence[str] = (),
     probes: str | Sequence[str] = (),
-    pre: str | Callable[..., Any] | None = None,
-    post: str | Callable[..., Any] | None = None,
-    evaluate: str | Sequence[str] = (),
-    data: str | Path | None = None,
     load: Mapping[str, Any] | None = None,
     plan: Plan | None = None,
     beside: str | Sequence[str] = (),
     name: str | None = None,
-    trust: bool = False,
-    resume: str | Path | Study | None = None,
-    force: bool = False,
-    reuse: float | str | None = None,
     dry_run: bool = False,
     store: bool = True,
-    progress: bool = True,
-    watch: Callable[[Event], None] | None = None,
-    **settings: Unpack[Knobs],
+    **settings: Unpack[SweepKeywords],
 ) -> Study:
     """Find the best configuration of a model within bounds, as ``modeldyno sweep`` does.
 
@@ -141,55 +184,59 @@ def sweep(  # noqa: PLR0913 - one function per command, one parameter per option
         MissingExtra: an optional package is not installed.
         RunFailed: the first two trials failed.
     """
+    goal = take(GoalOptions, settings)
+    search = take(SearchOptions, settings)
+    functions = take(FunctionOptions, settings)
+    run = take(RunOptions, settings)
+    earlier = take(EarlierOptions, settings)
     knobs = check_settings(settings)
-    if not isinstance(model, str | Path | None) and pre is None:
-        example, batches = with_batches(model, example, knobs, mode or "inference")
+    if not isinstance(model, str | Path | None) and functions.pre is None:
+        example, batches = with_batches(model, example, knobs, goal.mode or "inference")
         knobs = batches if space and _BATCH.isdisjoint(_parse_space(space)) else knobs
     options = {
-        "objectives": objectives, "maximize": maximize, "minimize": minimize, "require": require,
-        "mode": mode, "latency_budget": latency_budget, "min_throughput": min_throughput, "rank": rank,
-        "price": price, "strategy": strategy,
-        "backend": backend, "input": inputs, "probe": probes, "evaluate": evaluate,
-        "data": None if data is None else str(data), "name": name, "set": knobs, "load": load,
-        "beside": beside,
-        "space": _parse_space(space), "plan": _plan_fields(plan),
-        "budget": _drop_none(
-            max_time=max_time, max_trials=max_trials, curves=curves, bisect=bisect, certain=certain
-        ),
+        **asdict(goal), "strategy": search.strategy,
+        "backend": backend, "input": inputs, "probe": probes, "evaluate": functions.evaluate,
+        "data": None if functions.data is None else str(functions.data), "name": name, "set": knobs,
+        "load": load, "beside": beside, "space": _parse_space(space), "plan": _plan_fields(plan),
+        "budget": _drop_none(asdict(replace(search, strategy=None))),
     }  # fmt: skip
     tree = _to_tree(options)
-    age = None if reuse is None else read_time(reuse, "reuse")
-    if resume is not None:
+    age = None if earlier.reuse is None else read_time(earlier.reuse, "reuse")
+    if earlier.resume is not None:
         if model is not None:
             raise RequestError("A resumed study cannot change model; drop it.")
         if dry_run:
             raise RequestError("A resumed study is measured; give one of resume and dry_run.")
         config = FileConfig(tree=tree)
         check_resume(config)
-        study = resume_study(config, _find_study(resume))
-        with showing_progress(watch, progress=progress) as on_event:
-            return run_study(study, store=store, watch=on_event, force=force, reuse=age)[0]
+        study = resume_study(config, _find_study(earlier.resume))
+        with showing_progress(run.watch, progress=run.progress) as on_event:
+            return run_study(study, store=store, watch=on_event, force=earlier.force, reuse=age)[0]
     if model is None:
         raise RequestError("A sweep needs a model, or resume= with the id or name of a study.")
     live = not isinstance(model, str | Path)
-    check_functions(pre, post, example, live=live)
+    check_functions(functions.pre, functions.post, example, live=live)
     with ExitStack() as stack:
-        observation = stack.enter_context(with_functions(Observation(), pre, post, example))
+        observation = stack.enter_context(
+            with_functions(Observation(), functions.pre, functions.post, example)
+        )
         if live:
-            offer = offered(model, name, example if pre is None else None)  # else `pre` is called with it
+            offer = offered(
+                model, name, example if functions.pre is None else None
+            )  # else `pre` is called with it
             ref, own = stack.enter_context(offer)
             tree = {"backend": own, **tree, "model": ref}
         else:
             tree = {**tree, "model": str(model)}
-        study, _ = build.build_study(FileConfig(tree=tree), trust=trust, observation=observation)
+        study, _ = build.build_study(FileConfig(tree=tree), trust=run.trust, observation=observation)
         study = _with_plan(study, plan)
         if dry_run:
             check_study(study)
             return study
-        on_event = stack.enter_context(showing_progress(watch, progress=progress))
+        on_event = stack.enter_context(showing_progress(run.watch, progress=run.progress))
         if live:
             return run_study(study, store=store, watch=on_event, rooms=_inline_executor)[0]
-        return run_study(study, store=store, watch=on_event, force=force, reuse=age)[0]
+        return run_study(study, store=store, watch=on_event, force=earlier.force, reuse=age)[0]
 
 
 def _inline_executor(job: Job, *, fresh: bool) -> Executor:
@@ -199,19 +246,7 @@ def _inline_executor(job: Job, *, fresh: bool) -> Executor:
 
 
 @reword_errors
-def rerank(  # noqa: PLR0913 - one parameter per option
-    study: str | Path | Study,
-    *,
-    objectives: Aims = (),
-    maximize: Aims = (),
-    minimize: Aims = (),
-    require: str | Sequence[str] = (),
-    mode: str | None = None,
-    latency_budget: float | str | None = None,
-    min_throughput: float | str | None = None,
-    rank: str | None = None,
-    price: str | None = None,
-) -> Study:
+def rerank(study: str | Path | Study, **goal: Unpack[GoalKeywords]) -> Study:
     """Rank a study by another goal without measuring, as ``modeldyno sweep --rerank`` does.
 
     Args:
@@ -234,11 +269,7 @@ def rerank(  # noqa: PLR0913 - one parameter per option
     Raises:
         RequestError: there is no such study, or the goal is invalid.
     """
-    goals = {
-        "objectives": objectives, "maximize": maximize, "minimize": minimize, "require": require,
-        "mode": mode, "latency_budget": latency_budget, "min_throughput": min_throughput, "rank": rank,
-        "price": price,
-    }  # fmt: skip
+    goals = asdict(take(GoalOptions, goal))
     return rerank_stored(_find_study(study), FileConfig(tree=_to_tree(goals)))[0]
 
 
@@ -315,5 +346,5 @@ def _with_plan(study: Study, plan: Plan | None) -> Study:
     return replace(study, job=replace(study.job, plan=merged))
 
 
-def _drop_none(**options: Any) -> dict[str, Any]:
+def _drop_none(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
