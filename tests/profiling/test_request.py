@@ -1,23 +1,31 @@
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from modeldyno.base import plugins
 from modeldyno.base.errors import MissingExtra, RequestError, UnknownName
 from modeldyno.base.job.probe_options import Observation
 from modeldyno.base.job.static_options import Inspection, Mode
+from modeldyno.base.metrics.constraints import Constraint
 from modeldyno.base.metrics.measurement_plan import Plan
 from modeldyno.base.result.cost import Price
+from modeldyno.cli import cli
+from modeldyno.profiling import resolve_model
 from modeldyno.profiling.request import Request, parse_function
 from modeldyno.profiling.resolve_model import resolve_reference
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable
+
+DIGITS = str(Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx")
 
 STEADY = "call:modeldyno.testing.known_latency:steady"
 
@@ -149,5 +157,34 @@ def test_the_stages_of_a_call_are_measured_where_the_model_runs(tmp_path: Path) 
 def test_a_bound_on_a_cost_needs_a_price() -> None:
     """It is refused before anything is measured, and with a price it is a bound like others."""
     with pytest.raises(RequestError, match=r"cost needs the price of the machine; add `price=1\.20/h`"):
-        a_request(require=("cost <= 1",)).constraints()
-    assert a_request(require=("cost <= 1",), price=Price(per_hour=1.0)).constraints()
+        a_request(require=("cost <= 1",)).resolve()
+    assert a_request(require=("cost <= 1",), price=Price(per_hour=1.0)).resolve().constraints
+
+
+@pytest.mark.parametrize("arguments", [
+    ("profile", DIGITS, "--max-time", "0.2s", "--require", "latency.p99 <= 9s"),
+    ("profile", DIGITS, "--probe", "static", "--require", "parameters <= 1e9"),
+    ("inspect", DIGITS),
+    ("explain", DIGITS, "--max-time", "1"),
+    ("sweep", DIGITS, "--space", "batch_size=1,2", "--max-trials", "1"),
+], ids=lambda arguments: arguments[0])  # fmt: skip
+def test_a_model_is_resolved_once_and_a_bound_is_parsed_once(
+    arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever looks a version up in MLflow, or fetches a file from an object store, does so once."""
+    words: Counter[str] = Counter()
+
+    def counted(function: Callable[[str], Any]) -> Callable[[str], Any]:
+        def count(text: str) -> Any:
+            words[text] += 1
+            return function(text)
+
+        return count
+
+    for module in ("profiling.request", "serving.loadtest.explanation", "sweeps.build"):
+        monkeypatch.setattr(f"modeldyno.{module}.resolve_model", counted(resolve_model.resolve_model))
+    monkeypatch.setattr(Constraint, "parse", counted(Constraint.parse))
+    CliRunner().invoke(cli, [*arguments, "--no-store"])
+
+    assert words[DIGITS] == 1
+    assert set(words.values()) == {1}

@@ -107,7 +107,7 @@ def test_the_history_of_a_version_is_that_of_its_model(digits: Version, word: st
 def test_a_request_for_it_has_its_inputs_unless_others_are_given(digits: Version, word: str) -> None:
     job = Request(model=word, settings={}, plan=Plan()).job()
     other = Request(model=word, settings={}, plan=Plan(), inputs=("image=2x1x8x8",), name="mine").job()
-    converted = ConversionRequest(model=word, to=("torchscript",)).resolved()
+    converted = ConversionRequest(model=word, to=("torchscript",)).resolve()[0]
 
     assert (job.name, job.inputs) == (digits.model, (IMAGES,))
     assert (other.name, other.inputs[0].shape) == ("mine", (2, 1, 8, 8))

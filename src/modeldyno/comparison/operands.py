@@ -63,7 +63,8 @@ def _resolve(operand: Operand) -> Request | Result:
     """Return a model as it is, and a document as its Result."""
     if not isinstance(operand, Request):
         return result_of(operand)
-    return operand if names_model(operand.model) else result_of(find_any(operand.model))
+    word = operand.model
+    return operand if not isinstance(word, str) or names_model(word) else result_of(find_any(word))
 
 
 def result_of(document: StoredDocument) -> Result:

@@ -13,7 +13,7 @@ from modeldyno.base.job.input_spec import InputSpec, parse_input
 from modeldyno.base.job.probe_options import check_evaluations, evaluation_name
 from modeldyno.conversion.agreement.rule import Tolerance
 from modeldyno.engine.data import labelled_samples
-from modeldyno.profiling.resolve_model import resolve_model, resolve_reference
+from modeldyno.profiling.resolve_model import resolve_model
 
 if TYPE_CHECKING:
     from modeldyno.base.job.model_ref import ModelRef
@@ -60,13 +60,24 @@ class ConversionRequest:
     name: str | None = None
     trust: bool = False
 
-    def resolved(self) -> ConversionRequest:
-        """Return the request with the name and inputs of a registered model, unless others are given."""
-        model = resolve_model(self.model)
-        return replace(self, inputs=self.inputs or model.inputs, name=self.name or model.name)
-
-    def reference(self) -> ModelRef:
+    def resolve(self) -> tuple[ConversionRequest, ModelRef]:
         """Resolve the model, and check the recipes and the file of samples.
+
+        Returns:
+            The request with the name and inputs of a registered model, unless others are given, and the
+            reference of the model.
+
+        Raises:
+            RequestError: something is wrong with them.
+        """
+        model = resolve_model(self.model)
+        resolved = replace(self, inputs=self.inputs or model.inputs, name=self.name or model.name)
+        resolved.check()
+        ref = model.ref if self.registered is None else replace(model.ref, registered=self.registered)
+        return resolved, ref
+
+    def check(self) -> None:
+        """Check the recipes, the limits and the file of samples.
 
         Raises:
             RequestError: something is wrong with them.
@@ -81,8 +92,6 @@ class ConversionRequest:
         if self.max_time <= 0:
             raise RequestError("A recipe needs a time limit above 0 s.")
         check_tolerance(self.tolerance)
-        ref = resolve_reference(self.model)
-        return ref if self.registered is None else replace(ref, registered=self.registered)
 
     def _check_data(self) -> None:
         """Check the file of samples, and its labels if something is evaluated."""

@@ -59,8 +59,8 @@ def convert(
         RequestError: the request is wrong, so that nothing was converted.
         MissingExtra: the source needs a package that is not installed.
     """
-    request = request.resolved()
-    ref, inputs = request.reference(), request.requested_inputs()
+    request, ref = request.resolve()
+    inputs = request.requested_inputs()
     plugins.require(plugins.loader(ref.scheme).requires, f"model {ref.argument}")
     identity = new_identity()
     with _reference_folder(kept) as scratch, _runner(request, watch, in_process=in_process) as run:

@@ -38,10 +38,10 @@ from modeldyno.engine.data.labelled_samples import read_labels
 from modeldyno.engine.interfaces.backend import ServesSeveral
 from modeldyno.engine.trace.carbon import Emission
 from modeldyno.models.interface import Executes
-from modeldyno.profiling.resolve_model import resolve_model, resolve_reference
+from modeldyno.profiling.resolve_model import ResolvedModel, resolve_model
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from modeldyno.base.job.knob import Knob
 
@@ -55,7 +55,7 @@ LAYERS, STATIC, OPERATORS, GENERATE, OUTPUTS, STAGES = (
 class Request:
     """What a user asked for, as text and values."""
 
-    model: str
+    model: str | ResolvedModel
     registered: str | None = None
     """Its name in the registry, where `model` is the reference of what is kept under that name."""
     backend: str | None = None
@@ -79,42 +79,29 @@ class Request:
     price: Price | None = None
     """Price of the machine, for the cost; None if that is not asked for."""
 
-    def constraints(self) -> tuple[Constraint, ...]:
-        """Parse the constraints; one that names no model applies to each.
-
-        Raises:
-            RequestError: one of them is wrong, or bounds a cost, and there is no price.
-        """
-        constraints = tuple(map(Constraint.parse, self.require))
-        if self.price is None:
-            check_price(constraint.query for constraint in constraints)
-        if not self.beside:
-            return constraints
-        model = resolve_model(self.model)
-        own = self.name or model.name or default_model_name(model.ref.locator)
-        others = [CoHostedModelSpec.parse(text).name for text in self.beside]
-        return bounds_of_each_model(constraints, own, others)
-
-    def job(self) -> Job:
-        """Resolve every name and check every value.
+    def resolve(self) -> ResolvedRequest:
+        """Resolve every name and check every value, each once.
 
         Raises:
             RequestError: something is wrong with it.
             TrustRequired: the model's file holds pickles, and is not trusted.
             MissingExtra: an optional package is not installed.
         """
-        model = resolve_model(self.model)
+        constraints = self._parse_bounds()
+        model = self.model if isinstance(self.model, ResolvedModel) else resolve_model(self.model)
         ref = model.ref if self.registered is None else replace(model.ref, registered=self.registered)
+        if self.beside:
+            own = self.name or model.name or default_model_name(ref.locator)
+            others = [CoHostedModelSpec.parse(text).name for text in self.beside]
+            constraints = bounds_of_each_model(constraints, own, others)
         loader = plugins.loader(ref.scheme)
         name = self.backend or loader.backend
-        if not self.probes:
-            probes = default_probes(self.inspection.mode, served=plugins.serves(name))
-            return replace(self, probes=probes).job()
-        if (evaluate := self._evaluated_metrics()) != self.observation.evaluate:
-            return replace(self, observation=replace(self.observation, evaluate=evaluate)).job()
+        observation = replace(self.observation, evaluate=_evaluated_metrics(self.observation, constraints))
+        requested = self.probes or default_probes(self.inspection.mode, served=plugins.serves(name))
+        probes = _needed_probes(requested, observation, constraints)
         backend = plugins.backend(name)
         config = configure(backend.knobs, self.settings)
-        if any(plugins.probe(probe).needs is not None for probe in self._effective_probes()):
+        if any(plugins.probe(probe).needs is not None for probe in probes):
             backend.check(config)
             plugins.require(loader.requires, f"model {ref.argument}")
             plugins.require(backend.requires, f"backend '{name}'")
@@ -125,27 +112,48 @@ class Request:
             loader.load(ref, seed=0, trust=False)  # which says what is missing, and unpickles nothing
         self._check_batch(config)
         self._check_times()
-        self._check_output_paths()
-        self._check_evaluation()
-        self._check_mode()
-        self._check_stages(name)
-        self.constraints()
-        load = self._effective_load(name)
-        plan = self._effective_plan()
+        _check_output_paths(observation)
+        inputs = tuple(map(_input, self.inputs))
+        _check_evaluation(observation, inputs)
+        _check_mode(self.inspection.mode, probes)
+        check_stages(probes, name)
+        _check_samples(observation)
+        load = self._checked_load(name, constraints)
+        plan = self._plan_with_percentiles(constraints)
         job = Job(
             model=ref,
             backend=name,
-            inputs=tuple(map(_input, self.inputs or model.inputs)),
+            inputs=inputs or tuple(map(_input, model.inputs)),
             config=config,
-            probes=self._effective_probes(),
-            plan=plan if load is None else replace(plan, bounds=self.constraints()),
-            inspection=self._effective_inspection().checked(),
-            observation=self.observation,
+            probes=probes,
+            plan=plan if load is None else replace(plan, bounds=constraints),
+            inspection=_with_modules(self.inspection, probes).checked(),
+            observation=observation,
             load=load,
             name=self.name or model.name,
             trust=self.trust,
         )
-        return self._with_neighbours(job) if self.beside else job
+        return ResolvedRequest(
+            job=self._with_neighbours(job) if self.beside else job,
+            constraints=constraints,
+            emission=self.emission,
+            price=self.price,
+        )
+
+    def job(self) -> Job:
+        """Return the Job of it; raise as `resolve` does."""
+        return self.resolve().job
+
+    def _parse_bounds(self) -> tuple[Constraint, ...]:
+        """Parse the constraints.
+
+        Raises:
+            RequestError: one of them is wrong, or bounds a cost, and there is no price.
+        """
+        constraints = tuple(map(Constraint.parse, self.require))
+        if self.price is None:
+            check_price(constraint.query for constraint in constraints)
+        return constraints
 
     def _with_neighbours(self, first: Job) -> Job:
         """Add the other models of the server, each with its knobs and its load.
@@ -176,7 +184,7 @@ class Request:
             beside.append(replace(single.job(), plan=first.plan, observation=Observation()))
         return replace(first, name=own, beside=tuple(beside))
 
-    def _effective_load(self, backend: str) -> Load | None:
+    def _checked_load(self, backend: str, constraints: Iterable[Constraint]) -> Load | None:
         """Return the load, with the latency up to which an answer counts as good, from the constraints."""
         if not plugins.serves(backend):
             if self.load is not None:
@@ -186,7 +194,7 @@ class Request:
                 )
             return None
         load = self.load or Load()
-        return load if load.within is not None else replace(load, within=latency_within(self.constraints()))
+        return load if load.within is not None else replace(load, within=latency_within(constraints))
 
     def _check_unused_knobs(self, knobs: Iterable[Knob]) -> None:
         """Refuse knobs that only running the model would use; the batch size is no such knob."""
@@ -206,58 +214,6 @@ class Request:
                 if row.kind == options.SECONDS and seconds is not None:
                     check_time_limit(seconds, f"`{row.name}`", zero=row.zero)
 
-    def _check_output_paths(self) -> None:
-        """Refuse files that could not be written, before anything is measured."""
-        for kind in ("trace", "outputs", "records"):
-            path = Path(getattr(self.observation, kind) or "")
-            if kind == "records" and path.name and path.suffix not in RECORD_FORMATS:
-                raise RequestError(
-                    f"The records cannot be written as '{path.suffix or path.name}'; known formats: "
-                    f"{', '.join(RECORD_FORMATS)}."
-                )
-            if path.name and not path.parent.is_dir():
-                raise RequestError(
-                    f"There is no directory '{path.parent}' for the {kind}; create it, or name another."
-                )
-
-    def _evaluated_metrics(self) -> tuple[str, ...]:
-        """Return the metrics that are evaluated, by their own names: those asked for and those bounded."""
-        named = (evaluation_name(name) for name in self.observation.evaluate)
-        bounded = (bound.query.metric for bound in self.constraints() if is_evaluation(bound.query.metric))
-        return tuple(dict.fromkeys((*named, *bounded)))
-
-    def _check_evaluation(self) -> None:
-        """Refuse to evaluate what is unknown, and data that nothing evaluates or that have no labels."""
-        data = self.observation.data
-        check_evaluations(self.observation.evaluate, needed=bool(data))
-        if data and not any(Path(text).expanduser().is_file() for text in (data, data.rpartition(":")[0])):
-            raise RequestError(f"There are no labelled samples at {data}; check the path given to `data`.")
-        sources = (spec.source for spec in map(_input, self.inputs) if spec.source)
-        if not self.observation.evaluate:
-            return
-        source = data or next(sources, None)
-        if source is None:
-            raise RequestError("To evaluate a model, name labelled samples with `data`, such as test.npz.")
-        read_labels(source)
-
-    def _check_mode(self) -> None:
-        """Refuse probes that watch calls in training mode, whose costs are those of training steps."""
-        calls = [probe for probe in (LAYERS, OPERATORS, STAGES) if probe in self._effective_probes()]
-        if self.inspection.mode is Mode.TRAIN and calls:
-            raise RequestError(
-                f"The probe '{calls[0]}' watches calls of the model, not training steps; use it "
-                f"without --mode {Mode.TRAIN}."
-            )
-
-    def _check_stages(self, backend: str) -> None:
-        """Refuse functions around a model on a server, and raw data as labelled samples."""
-        check_stages(self._effective_probes(), backend)
-        if self.observation.preprocess and self.observation.evaluate and not self.observation.data:
-            raise RequestError(
-                "`inputs` is what the function of `pre` takes; name the labelled samples of the model with "
-                "`data`."
-            )
-
     def _check_batch(self, config: Mapping[str, KnobValue]) -> None:
         """Refuse two different batch sizes."""
         if BATCH_SIZE.name in config and BATCH in self.inspection.vary:
@@ -266,37 +222,108 @@ class Request:
                 "give one of them."
             )
 
-    def _effective_probes(self) -> tuple[str, ...]:
-        """Return the probes, with the analysis that `layers` needs and what observation options need."""
-        observation, defaults = self.observation, Observation()
-        needed_by = {
-            LAYERS: bool(observation.layers),
-            OPERATORS: bool(observation.trace),
-            OUTPUTS: bool(observation.outputs),
-            EVALUATION: bool(observation.evaluate),
-            STAGES: bool(observation.preprocess or observation.postprocess),
-            GENERATE: (observation.prompts, observation.generated) != (defaults.prompts, defaults.generated),
-        }
-        named = (*self.probes, *(probe for probe, needed in needed_by.items() if needed))
-        named += plugins.probes_of(constraint.query.metric for constraint in self.constraints())
-        return tuple(dict.fromkeys((*((STATIC,) if LAYERS in named else ()), *named)))
-
-    def _effective_inspection(self) -> Inspection:
-        """Return the inspection, with costs by module and this machine's peaks if layers are measured."""
-        if LAYERS not in self._effective_probes():
-            return self.inspection
-        devices = tuple(dict.fromkeys((*self.inspection.devices, HERE)))
-        return replace(self.inspection, modules=True, devices=devices)
-
-    def _effective_plan(self) -> Plan:
+    def _plan_with_percentiles(self, constraints: Iterable[Constraint]) -> Plan:
         """Return the plan, with the percentiles of the constraints added, so that they are certified."""
         requested = (canonical_statistic(name) for name in self.percentiles)
-        named = (c.percentile for c in self.constraints() if c.query.metric == "latency")
+        named = (c.percentile for c in constraints if c.query.metric == "latency")
         percentiles = dict.fromkeys((*self.plan.percentiles, *requested, *filter(None, named)))
         for name in percentiles:
             if fraction_of(name) is None:
                 raise RequestError(f"'{name}' is not a percentile; write p99 or p99.9.")
         return replace(self.plan, percentiles=tuple(percentiles))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResolvedRequest:
+    """A Request whose names are resolved and whose values are checked."""
+
+    job: Job
+    constraints: tuple[Constraint, ...]
+    """One that names no model applies to each."""
+    emission: Emission | None = None
+    price: Price | None = None
+
+
+def _check_output_paths(observation: Observation) -> None:
+    """Refuse files that could not be written, before anything is measured."""
+    for kind in ("trace", "outputs", "records"):
+        path = Path(getattr(observation, kind) or "")
+        if kind == "records" and path.name and path.suffix not in RECORD_FORMATS:
+            raise RequestError(
+                f"The records cannot be written as '{path.suffix or path.name}'; known formats: "
+                f"{', '.join(RECORD_FORMATS)}."
+            )
+        if path.name and not path.parent.is_dir():
+            raise RequestError(
+                f"There is no directory '{path.parent}' for the {kind}; create it, or name another."
+            )
+
+
+def _evaluated_metrics(observation: Observation, constraints: Iterable[Constraint]) -> tuple[str, ...]:
+    """Return the metrics that are evaluated, by their own names: those asked for and those bounded."""
+    named = (evaluation_name(name) for name in observation.evaluate)
+    bounded = (bound.query.metric for bound in constraints if is_evaluation(bound.query.metric))
+    return tuple(dict.fromkeys((*named, *bounded)))
+
+
+def _check_evaluation(observation: Observation, inputs: Iterable[InputSpec]) -> None:
+    """Refuse to evaluate what is unknown, and data that nothing evaluates or that have no labels."""
+    data = observation.data
+    check_evaluations(observation.evaluate, needed=bool(data))
+    if data and not any(Path(text).expanduser().is_file() for text in (data, data.rpartition(":")[0])):
+        raise RequestError(f"There are no labelled samples at {data}; check the path given to `data`.")
+    sources = (spec.source for spec in inputs if spec.source)
+    if not observation.evaluate:
+        return
+    source = data or next(sources, None)
+    if source is None:
+        raise RequestError("To evaluate a model, name labelled samples with `data`, such as test.npz.")
+    read_labels(source)
+
+
+def _check_mode(mode: Mode, probes: Collection[str]) -> None:
+    """Refuse probes that watch calls in training mode, whose costs are those of training steps."""
+    calls = [probe for probe in (LAYERS, OPERATORS, STAGES) if probe in probes]
+    if mode is Mode.TRAIN and calls:
+        raise RequestError(
+            f"The probe '{calls[0]}' watches calls of the model, not training steps; use it "
+            f"without --mode {Mode.TRAIN}."
+        )
+
+
+def _check_samples(observation: Observation) -> None:
+    """Refuse raw data as labelled samples of a model whose inputs a function makes."""
+    if observation.preprocess and observation.evaluate and not observation.data:
+        raise RequestError(
+            "`inputs` is what the function of `pre` takes; name the labelled samples of the model with "
+            "`data`."
+        )
+
+
+def _needed_probes(
+    requested: Iterable[str], observation: Observation, constraints: Iterable[Constraint]
+) -> tuple[str, ...]:
+    """Return the probes, with the analysis that `layers` needs and what observation options need."""
+    defaults = Observation()
+    needed_by = {
+        LAYERS: bool(observation.layers),
+        OPERATORS: bool(observation.trace),
+        OUTPUTS: bool(observation.outputs),
+        EVALUATION: bool(observation.evaluate),
+        STAGES: bool(observation.preprocess or observation.postprocess),
+        GENERATE: (observation.prompts, observation.generated) != (defaults.prompts, defaults.generated),
+    }
+    named = (*requested, *(probe for probe, needed in needed_by.items() if needed))
+    named += plugins.probes_of(constraint.query.metric for constraint in constraints)
+    return tuple(dict.fromkeys((*((STATIC,) if LAYERS in named else ()), *named)))
+
+
+def _with_modules(inspection: Inspection, probes: Collection[str]) -> Inspection:
+    """Return the inspection, with costs by module and this machine's peaks if layers are measured."""
+    if LAYERS not in probes:
+        return inspection
+    devices = tuple(dict.fromkeys((*inspection.devices, HERE)))
+    return replace(inspection, modules=True, devices=devices)
 
 
 def check_stages(probes: Iterable[str], backend: str) -> None:
@@ -316,13 +343,14 @@ SERVER = "triton"
 """Default backend for serving a model that is not on a server yet."""
 
 
-def server_for(model: str) -> str | None:
+def server_for(model: str | ResolvedModel) -> str | None:
     """Return the backend that serves a model; None if its own loader chooses.
 
     Raises:
-        RequestError: as `resolve_reference`.
+        RequestError: as `resolve_model`.
     """
-    own = plugins.loader(resolve_reference(model).scheme).backend
+    resolved = model if isinstance(model, ResolvedModel) else resolve_model(model)
+    own = plugins.loader(resolved.ref.scheme).backend
     return None if plugins.serves(own) else SERVER
 
 

@@ -17,6 +17,7 @@ from modeldyno.base.result.cost import with_cost
 from modeldyno.base.result.result import Progressed, Result, merge
 from modeldyno.engine.runtime.child_process import subprocess_executor
 from modeldyno.engine.trace.carbon import with_carbon
+from modeldyno.profiling.request import Request, ResolvedRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sized
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from modeldyno.engine.interfaces.executor import Executor
     from modeldyno.engine.runtime.measured_region import Region
     from modeldyno.engine.runtime.time_limit import TimeLimit
-    from modeldyno.profiling.request import Request
 
 OK, BROKEN, FAILED, UNDECIDED, INTERRUPTED = 0, 1, 4, 5, 130
 """Exit codes of measurements; those of wrong requests are in modeldyno.base.errors."""
@@ -54,7 +54,7 @@ class JudgedResult:
 
 
 def run_request(
-    request: Request,
+    request: Request | ResolvedRequest,
     *,
     in_process: bool = False,
     watch: Callable[[Event], None] = lambda _event: None,
@@ -65,7 +65,7 @@ def run_request(
     """Run a Request in fresh processes (or in this one), and judge the Result.
 
     Args:
-        request: what to measure.
+        request: what to measure, resolved or not.
         in_process: measure in the calling process.
         watch: called with each event.
         interrupts: those that a caller counts itself; by default, Ctrl-C is counted while it measures.
@@ -77,8 +77,8 @@ def run_request(
         MissingExtra: an optional package is not installed.
         OutOfTime: the limit was reached before there was any figure.
     """
-    constraints = request.constraints()
-    job = request.job()
+    resolved = request.resolve() if isinstance(request, Request) else request
+    job = resolved.job
     if in_process:
         from modeldyno.engine.runtime.inline import run_inline  # with the whole engine
 
@@ -87,10 +87,10 @@ def run_request(
     else:
         with subprocess_executor(interrupts, guard, limit) as execute:
             result = run_replicated(execute, job, watch=watch)
-    if request.emission is not None:
-        result = with_carbon(result, request.emission)
-    result = with_cost(result, request.price)
-    return judge_result(result, constraints)
+    if resolved.emission is not None:
+        result = with_carbon(result, resolved.emission)
+    result = with_cost(result, resolved.price)
+    return judge_result(result, resolved.constraints)
 
 
 def _check_inline(job: Job) -> None:

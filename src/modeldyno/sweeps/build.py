@@ -28,7 +28,8 @@ from modeldyno.base.result.cost import Price
 from modeldyno.base.result.multi_model import CoHostedModelSpec
 from modeldyno.base.stats.units import RATE, SECONDS, parse_bound
 from modeldyno.engine.environment import machine
-from modeldyno.profiling import request, resolve_model
+from modeldyno.profiling import request
+from modeldyno.profiling.resolve_model import ResolvedModel, resolve_model
 from modeldyno.serving.servers import triton_repository_reader, triton_written_knobs
 from modeldyno.sweeps import axes, value_parsers
 from modeldyno.sweeps.model_analyzer_keys import KEYS as ANALYZER_KEYS
@@ -82,13 +83,13 @@ def build_study(
     names = tuple(neighbour.name for neighbour in beside)
     goal = read_goal(config)
     with config.at("model"):
-        model = str(tree["model"])
+        model = resolve_model(str(tree["model"]))
         backend = str(tree.get("backend") or _default_backend(model, tree))
     with config.at("backend"):
         knobs = multi_model.all_models_knobs(plugins.backend(backend).knobs, names)
     named = axes.read_axes(config, backend, names)
     settings = {**_neighbour_settings(beside, knobs), **_read_settings(config, knobs)}
-    default_axes = () if named else _suggested_axes(config, backend, settings, beside)
+    default_axes = () if named else _suggested_axes(config, model, backend, settings, beside)
     default_axes = (*default_axes, *_default_load_axes(config, backend, (*named, *default_axes), beside))
     space = Space(axes=(*named, *default_axes))
     if not space.axes:
@@ -279,10 +280,10 @@ _SHORTHANDS = {"latency_budget": ("latency.p99", True, SECONDS), "min_throughput
 # --- what is run -----------------------------------------------------------------------------------
 
 
-def _default_backend(model: str, tree: Tree) -> str:
+def _default_backend(model: ResolvedModel, tree: Tree) -> str:
     """Return a server backend if loads are configured, otherwise the loader's own backend."""
     loads = "mode" in tree or "load" in tree or any(name in LOADS for name in tree.get("space", ()))
-    own = plugins.loader(resolve_model.resolve_reference(model).scheme).backend
+    own = plugins.loader(model.ref.scheme).backend
     return (request.server_for(model) if loads else None) or own
 
 
@@ -337,12 +338,16 @@ def _neighbour_settings(beside: Iterable[CoHostedModelSpec], knobs: tuple[Knob, 
 
 
 def _suggested_axes(
-    config: FileConfig, backend: str, settings: Mapping[str, KnobValue], beside: Sequence[CoHostedModelSpec]
+    config: FileConfig,
+    model: ResolvedModel,
+    backend: str,
+    settings: Mapping[str, KnobValue],
+    beside: Sequence[CoHostedModelSpec],
 ) -> tuple[Axis, ...]:
     """Return the axes that the backend suggests, for every model."""
     cores, names = len(machine.allowed_cores()), [neighbour.name for neighbour in beside]
     own, *others = multi_model.split_config(settings, names)
-    parts = _composing_models(str(config.tree["model"]))
+    parts = _composing_models(model)
     if parts:
         suggested = _axes_of_parts(backend, own, cores, parts)
     else:
@@ -370,9 +375,9 @@ def _axes_of_parts(
     return tuple(axis for axis in of_parts if axis.name not in settings)
 
 
-def _composing_models(model: str) -> tuple[str, ...]:
+def _composing_models(model: ResolvedModel) -> tuple[str, ...]:
     """Return the models that run in an ensemble of a repository, also within another one; else none."""
-    repository = _repository_of(resolve_model.resolve_reference(model))
+    repository = _repository_of(model.ref)
     if repository is None or not triton_repository_reader.is_ensemble(repository.config):
         return ()
     configs = repository.configs.items()

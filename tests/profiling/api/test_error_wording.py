@@ -48,7 +48,7 @@ def test_help_shows_types_as_they_are_written() -> None:
 
 
 def test_a_server_stands_for_its_url(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that `serve` or `list_servers` returned is given to any function of Python in place of its URL."""
+    """One that `serve` or `servers.list` returned is given to any function of Python in place of its URL."""
     record = a_server()
     requests: list[Request] = []
 
@@ -64,7 +64,7 @@ def test_a_server_stands_for_its_url(monkeypatch: pytest.MonkeyPatch) -> None:
         study = modeldyno.sweep(server, space="concurrency=1,2", inputs="x=1x4", dry_run=True, progress=False)
         assert (study.job.model.locator, study.job.backend) == (record.url, "remote")
 
-    assert {request.model for request in requests} == {record.url}
+    assert {request.job().model.locator for request in requests} == {record.url}
 
 
 def test_a_profiler_takes_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,7 +81,7 @@ def test_a_profiler_takes_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_server_is_stopped_by_itself_or_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`stop_server` takes both."""
+    """`servers.stop` takes both."""
     record = a_server()
     stopped: list[ServerRecord] = []
     monkeypatch.setattr(running_servers, "find_running", lambda name: {"mine": record}[name])

@@ -93,11 +93,11 @@ def test_a_live_object_is_looked_at_in_place(lab: Lab) -> None:
     ((request, in_process),) = lab.requests
 
     assert in_process
-    assert request.model.startswith("object:mine-")
+    assert str(request.model).startswith("object:mine-")
     assert (request.backend, request.settings) == ("python", {})
     assert request.inspection.devices == ("here",)
     with pytest.raises(RequestError, match="no live object"):
-        plugins.loader("object").load(ModelRef.parse(request.model), seed=0, trust=False)
+        plugins.loader("object").load(ModelRef.parse(str(request.model)), seed=0, trust=False)
 
 
 @pytest.mark.parametrize(

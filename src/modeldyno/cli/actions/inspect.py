@@ -19,12 +19,11 @@ from modeldyno.profiling.request import make_inspection
 from modeldyno.profiling.run import INTERRUPTED, run_request
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from modeldyno.base.errors import ModelDynoError
-    from modeldyno.base.job.job import Job
     from modeldyno.base.result.result import Result
-    from modeldyno.profiling.request import Request
+    from modeldyno.profiling.request import Request, ResolvedRequest
     from modeldyno.profiling.run import JudgedResult
 
 
@@ -40,10 +39,12 @@ def run(**options: Any) -> int:
     if options["other"] is not None:
         requests.append(_request(options, options["other"], None, own_inputs[1]))
     targets = OutputTargets.of(options)
-    jobs = [each.job() for each in requests]  # find a mistake in the second before analysing the first
+    resolved = [
+        each.resolve() for each in requests
+    ]  # find a mistake in the second before analysing the first
     limit = TimeLimit.begin(options["max_time"])
     with Progress(quiet=options["quiet"]) as progress:
-        outcomes = list(_measure_all(requests, jobs, progress, limit))
+        outcomes = list(_measure_all(resolved, progress, limit))
     code = max(outcome.exit_code for outcome in outcomes)
     if len(outcomes) > 1 and not options["table"]:
         _compare([outcome.result for outcome in outcomes], targets, options)
@@ -75,14 +76,15 @@ def _request(options: dict[str, Any], model: str, name: str | None, own_inputs: 
 
 
 def _measure_all(
-    requests: Iterable[Request], jobs: Sequence[Job], progress: Progress, limit: TimeLimit | None
+    requests: Sequence[ResolvedRequest], progress: Progress, limit: TimeLimit | None
 ) -> Iterator[JudgedResult]:
     for side, model_request in enumerate(requests):
         try:
             outcome = run_request(model_request, watch=progress.watch, limit=limit)
         except InputRefused as error:
-            if len(jobs) == 1:
+            if len(requests) == 1:
                 raise
+            jobs = [each.job for each in requests]
             raise InputRefused(name_refusing_side(str(error), side, jobs)) from error
         yield outcome
         if outcome.exit_code == INTERRUPTED:

@@ -29,6 +29,7 @@ from modeldyno.cli.actions.printing import print_blocks
 from modeldyno.cli.actions.profile import print_outcome
 from modeldyno.engine.trace.carbon import Emission
 from modeldyno.profiling import request
+from modeldyno.profiling.resolve_model import resolve_model
 from modeldyno.profiling.run import BROKEN, FAILED, INTERRUPTED, OK, UNDECIDED, run_request
 from modeldyno.serving.load.capacity import Capacity
 from modeldyno.serving.load.capacity_steps import SearchEnd
@@ -78,8 +79,9 @@ def run(**options: Any) -> int:
         return _measure_series(series, targets, planned, options)
     with show_loads(enabled=targets.store) as live:
         with Progress(quiet=options["quiet"]) as progress:
-            outcome = run_request(model_request, watch=live.follow(progress.watch))
-        provided = planned.of_result(outcome.result, model_request.constraints())
+            resolved = model_request.resolve()
+            outcome = run_request(resolved, watch=live.follow(progress.watch))
+        provided = planned.of_result(outcome.result, resolved.constraints)
         problem = replace(targets, derived=provided.derived()).keep(outcome)
         live.end(outcome.result)
     print_outcome(outcome, targets, options, problem)
@@ -248,10 +250,11 @@ def _is_verdict(block: Block) -> bool:
 
 def _request(options: dict[str, Any], concurrency: int | None) -> request.Request:
     typed = click.get_current_context().get_parameter_source("max_time")
-    options = {**options, "may_extend": typed is ParameterSource.DEFAULT}
+    model = resolve_model(options["model"])
+    options = {**options, "model": model, "may_extend": typed is ParameterSource.DEFAULT}
     return cli_options.request_from_options(
         options,
-        backend=options["backend"] or request.server_for(options["model"]),
+        backend=options["backend"] or request.server_for(model),
         probes=cli_options.split_names(options["probes_"]),
         load=_load(options, concurrency),
         plan=cli_options.plan_from_options(options),

@@ -102,11 +102,8 @@ def profile_against_baseline(
     limit = TimeLimit.begin(options["budget"], "budget")
     if options["inline"]:
         raise RequestError("A gate measures in fresh processes; drop --inline or --baseline.")
-    question, constraints, job = (
-        gate_options.compare_options_from(options),
-        model_request.constraints(),
-        model_request.job(),
-    )
+    question, resolved = gate_options.compare_options_from(options), model_request.resolve()
+    job = resolved.job
     word = options["baseline"]
     stored = None if is_checkout(word) else find_baseline(word, *possible_names(job))
     display = Progress(quiet=options["quiet"], longest=options["budget"])
@@ -123,7 +120,7 @@ def profile_against_baseline(
             max_time=options["budget"],
             as_long=not options["lengths_given"],
         )
-    outcome = judge_result(report.result, constraints)
+    outcome = judge_result(report.result, resolved.constraints)
     report = replace(
         report.with_notes(*notes, *gate_options.error_rate_notes(report)),
         result=outcome.result,

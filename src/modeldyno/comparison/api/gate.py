@@ -332,7 +332,8 @@ def gate(  # noqa: PLR0913 - one function per command, one parameter per option
     )
     policy = _read_undecided(judged.undecided)
     question = _question(judged.metrics, judged.max_regression, force=judged.force)
-    constraints, job = request.constraints(), request.job()
+    resolved = request.resolve()
+    job = resolved.job
     before = baseline if is_checkout(baseline) else _resolve_result(baseline, *possible_names(job))
     with (
         showing_progress(run.watch, progress=run.progress) as on_event,
@@ -340,7 +341,7 @@ def gate(  # noqa: PLR0913 - one function per command, one parameter per option
     ):
         measured = measure_checkout(before, job, bench) if isinstance(before, str | Path) else before
         report = run_gate(measured, job, question, GateRule(), bench, max_time=budget, as_long=as_long)
-    outcome = judge_result(report.result, constraints)
+    outcome = judge_result(report.result, resolved.constraints)
     report = replace(report.with_bounds(outcome.judgements), result=outcome.result, undecided=policy)
     branch = BRANCH + save_as_baseline.removeprefix(BRANCH) if save_as_baseline else None
     passed = report.verdict is Verdict.HELD and not report.result.failures

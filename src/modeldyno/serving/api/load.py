@@ -36,6 +36,7 @@ from modeldyno.profiling.api.profile import (
 )
 from modeldyno.profiling.api.settings import PlannedKnobs
 from modeldyno.profiling.request import Request, server_for
+from modeldyno.profiling.resolve_model import resolve_model
 from modeldyno.profiling.run import run_request
 from modeldyno.serving.load.capacity import Capacity
 from modeldyno.serving.load.load_curve import LoadCurve, ends_at_plateau, parse_ladder
@@ -432,7 +433,7 @@ def _request(arguments: Mapping[str, Any]) -> Request:
     """Build the Request from the arguments of one of the three functions."""
     if arguments["model"] is None:
         raise RequestError("A series of loads needs a model, or resume= with the id of a stored one.")
-    reference = reference_of(arguments["model"])
+    model = resolve_model(reference_of(arguments["model"]))
     plan, knobs = split_plan(arguments["plan"], arguments["settings"])
     if arguments["plan"] is None and "max_time" not in arguments["settings"]:
         plan = replace(plan, may_extend=True)
@@ -444,8 +445,8 @@ def _request(arguments: Mapping[str, Any]) -> Request:
     )
     records = arguments.get("records")
     return Request(
-        model=reference,
-        backend=arguments["backend"] or server_for(reference),
+        model=model,
+        backend=arguments["backend"] or server_for(model),
         settings=knobs,
         inputs=as_tuple(arguments["inputs"], "inputs"),
         probes=tuple(arguments["probes"]),

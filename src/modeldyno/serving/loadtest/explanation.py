@@ -32,7 +32,7 @@ from modeldyno.engine.runtime.session import ignore_event
 from modeldyno.engine.runtime.time_limit import TimeLimit
 from modeldyno.engine.runtime.warm_worker import open_warm_worker
 from modeldyno.profiling.request import OPERATORS, OUTPUTS, STATIC, Request, make_inspection
-from modeldyno.profiling.resolve_model import resolve_reference
+from modeldyno.profiling.resolve_model import resolve_model
 from modeldyno.serving.load.explanation import (
     ECHO,
     STATISTICS,
@@ -109,7 +109,9 @@ def plan_explanation(request: Request, options: ExplainOptions) -> ExplainPlan:
         RequestError: the request is wrong.
         MissingExtra: an optional package is not installed.
     """
-    own = plugins.loader(resolve_reference(request.model).scheme).backend
+    model = resolve_model(request.model) if isinstance(request.model, str) else request.model
+    request = replace(request, model=model)
+    own = plugins.loader(model.ref.scheme).backend
     requested = request.backend
     caller = (
         None if plugins.serves(own) else own if requested is None or plugins.serves(requested) else requested

@@ -56,13 +56,14 @@ def begin_curve(request: Request, loads: Sequence[int], *, until_plateau: bool =
     Raises:
         RequestError: the request is wrong.
     """
+    resolved = request.resolve()
     return LoadCurve(
         knob=CONCURRENCY,
         loads=tuple(loads),
         until_plateau=until_plateau,
-        bounds=request.constraints(),
+        bounds=resolved.constraints,
         rungs=(),
-        job=_served_job(request),
+        job=_served_job(resolved.job),
         **new_identity(),
     )
 
@@ -78,9 +79,10 @@ def begin_search(request: Request, *, most: float | None = None, measurements: i
     Raises:
         RequestError: the request is wrong, there is no bound, or the limits contradict each other.
     """
-    bounds = request.constraints()
-    if not bounds:
+    if not request.require:
         raise RequestError("--find-load needs a bound, such as --require 'latency.p99 <= 50ms'.")
+    resolved = request.resolve()
+    bounds = resolved.constraints
     limits = {"most": most, "measurements": measurements}
     set_limits: dict[str, Any] = {name: value for name, value in limits.items() if value is not None}
     load = request.load
@@ -91,7 +93,7 @@ def begin_search(request: Request, *, most: float | None = None, measurements: i
     else:
         start = float(load.concurrency or 1) if load is not None else 1.0
         search = CapacitySearch(bounds=bounds, start=start, **set_limits)
-    job = _served_job(request)
+    job = _served_job(resolved.job)
     if not job.plan.may_extend:  # the time that was asked for is that of the whole search
         search = replace(search, max_time=job.plan.max_time)
         most_time = job.plan.max_time / search.patience
@@ -110,13 +112,12 @@ def begin_search(request: Request, *, most: float | None = None, measurements: i
     )
 
 
-def _served_job(request: Request) -> Job:
-    """Return the Job of a request.
+def _served_job(job: Job) -> Job:
+    """Return a Job that one server runs.
 
     Raises:
         RequestError: the backend does not serve, or several processes are requested.
     """
-    job = request.job()
     if job.load is None:
         raise RequestError(
             f"The backend '{job.backend}' calls the model within a process; a series of loads needs a "
