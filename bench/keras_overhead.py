@@ -53,7 +53,7 @@ def measure(name: str, network: Any, seconds: float) -> float:
     array = np.random.default_rng(0).random((1, *network.input_shape[1:]), np.float32)
     with plugins.backend("tensorflow").open(model, {}) as session:
         own = time_each_call((session.prepare({spec.name: array}),))
-        loop = bare(session._function, tf.constant(array), spec.name)  # noqa: SLF001 - the same function
+        loop = bare(session._function, tf.constant(array), spec.name)
         own(20), loop(20)
         both: dict[Callable[[int], Any], list[list[float]]] = {loop: [], own: []}
         end = time.monotonic() + seconds

@@ -86,7 +86,7 @@ def main() -> None:
         with sql.open(url) as store:
 
             def fill() -> None:
-                with store._database.writing() as connection:  # noqa: SLF001 - a commit for each would take long
+                with store._database.writing() as connection:
                     for result in make_results(options.results):
                         results.put(connection, result, "latency p50")
 
@@ -105,7 +105,7 @@ def main() -> None:
             some = [entry.id for entry in store.find(limit=DECODED)]
             each = cpu_ms(lambda: [matches(where, store.get(name)) for name in some]) / len(some)
             print(f"{each * options.results:8.1f} ms  without them: every document read, from {len(some)}")
-            with store._database.writing() as connection:  # noqa: SLF001 - as an earlier ModelDyno left it
+            with store._database.writing() as connection:
                 NUMBERS.drop(connection)
                 FACTS.drop(connection)
                 connection.exec_driver_sql(f"UPDATE {VERSION_TABLE} SET version_num = '0004'")

@@ -155,7 +155,7 @@ def fill(
     truths: dict[str, list[Truth]] = {}
     step = options.models // options.questions
     rng = np.random.default_rng(options.seed)
-    with store._database.writing() as connection:  # noqa: SLF001 - the registry adds one by one
+    with store._database.writing() as connection:
 
         def insert(table: Any, rows: Iterable[dict[str, Any]]) -> None:
             waiting = iter(rows)

@@ -78,7 +78,7 @@ def fill(store: sql.SqlStore, options: argparse.Namespace) -> None:
         for n in range(options.models - 1)
     }
     at[BIG] = "2026-11-01T00:00:00.000+00:00"
-    with store._database.writing() as connection:  # noqa: SLF001 - the registry adds one by one
+    with store._database.writing() as connection:
 
         def insert(table: Any, rows: Iterable[dict[str, Any]]) -> None:
             waiting = iter(rows)

@@ -61,10 +61,10 @@ def test_a_model_runs_against_itself_until_the_time_is_over() -> None:
 
 def test_too_little_is_said() -> None:
     """A failing model, an interruption, and a Result of few processes."""
-    failing = lambda job, watch: a_failed_result(job=job)  # noqa: ARG005, E731
+    failing = lambda job, watch: a_failed_result(job=job)
     with pytest.raises(RunFailed, match="failed in load"):
         run_against_itself(a_job(), RunSession(execute=failing), budget=1.0)
-    interrupted = lambda job, watch: replace(a_run(job, watch=watch), doubts=(INTERRUPTED,))  # noqa: E731
+    interrupted = lambda job, watch: replace(a_run(job, watch=watch), doubts=(INTERRUPTED,))
     with pytest.raises(RunFailed, match="and only 0 were run"):
         run_against_itself(a_job(), RunSession(execute=interrupted), budget=1.0)
     with pytest.raises(RequestError, match="1 processes"):

@@ -137,7 +137,7 @@ def test_what_make_request_sets_is_there_when_it_is_sent() -> None:
     """`make_request` may set `request` and return nothing: each batch finds its own, in every thread."""
 
     class Numbered(BaseModelInspector):
-        sent: list[tuple[Any, Any]] = []  # noqa: RUF012 - of one test
+        sent: list[tuple[Any, Any]] = []
 
         def data_preprocess(self) -> None:  # type: ignore[override]  # as people wrote it
             self.processed_data = len(self._requests)

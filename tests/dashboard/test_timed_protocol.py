@@ -12,8 +12,8 @@ import pytest
 
 uvicorn = pytest.importorskip("uvicorn")
 
-from modeldyno.dashboard import timed_protocol  # noqa: E402 - needs uvicorn
-from modeldyno.dashboard.server import listen  # noqa: E402 - as above
+from modeldyno.dashboard import timed_protocol
+from modeldyno.dashboard.server import listen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -134,7 +134,7 @@ def _recorded_trend(seed: int, folder: Path, slowdown: float) -> Try:
         return _trend(seed, folder, slowdown, many=40)
 
 
-def _cells(  # noqa: PLR0913 - the columns of a table
+def _cells(
     door: str,
     attempt: Callable[..., Try],
     command: str,

@@ -178,7 +178,7 @@ class TestDamage:
                     with sql.open(url_of(path, 0.1)) as store:
                         use(store)
                 except ModelDynoError as error:
-                    assert one_line(error)  # noqa: PT017 - most of them are not refused
+                    assert one_line(error)
 
 
 USES: tuple[Callable[[sql.SqlStore], object], ...] = (

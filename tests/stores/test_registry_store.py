@@ -170,7 +170,7 @@ class TestUnwritable:
                     with _refusal_in_one_line():
                         read(store.registry)
         except StoreError as error:
-            assert "\n" not in str(error)  # noqa: PT017 - most places damage some tables only
+            assert "\n" not in str(error)
 
 
 @contextmanager
@@ -178,7 +178,7 @@ def _refusal_in_one_line() -> Iterator[None]:
     try:
         yield
     except StoreError as error:
-        assert "\n" not in str(error)  # noqa: PT017 - it may also be read
+        assert "\n" not in str(error)
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """A TensorRT and a CUDA of this process: engines add 1 to what they are given, in memory of the host."""
 
-# ruff: noqa: ARG002, D102, N802, N815 - the names and the meaning are those of TensorRT and of CUDA
+# ruff: noqa: D102, N815 - the names and the meaning are those of TensorRT and of CUDA
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ def _cached_state(width: int, keep: int) -> Callable[..., Any]:
 
 def _constant(size: int) -> Callable[..., Any]:
     answer = np.full(size, 0.5, np.float32)
-    return lambda x: answer  # noqa: ARG005 - it is called by this name
+    return lambda x: answer
 
 
 def _view() -> Callable[..., Any]:
@@ -149,9 +149,9 @@ def _view() -> Callable[..., Any]:
 def _tiny(number: int) -> Callable[..., Any]:
     functions = [
         lambda x: x,
-        lambda x: 1.0,  # noqa: ARG005 - it is called by this name
+        lambda x: 1.0,
         lambda x: x.shape,
-        lambda x: None,  # noqa: ARG005 - likewise
+        lambda x: None,
         lambda x: x.T,
     ]
     return functions[number]

@@ -95,7 +95,7 @@ _MAX_NAME = 100
 
 def _is_prefix(known_name: str, name: str) -> bool:
     """Check whether a name is a prefix of a known one, and long enough."""
-    return len(name) > 2 and known_name.startswith(name)  # noqa: PLR2004 - two letters begin too much
+    return len(name) > 2 and known_name.startswith(name)
 
 
 class UnreadableDocument(RequestError):

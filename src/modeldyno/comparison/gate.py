@@ -278,7 +278,7 @@ def _explain_change(baseline: Result, result: Result) -> str:
     return ""
 
 
-def run_gate(  # noqa: PLR0913 - what is measured, and all that decides how much of it
+def run_gate(
     baseline: Result,
     job: Job,
     question: CompareOptions,

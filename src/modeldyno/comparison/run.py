@@ -243,7 +243,7 @@ def side_label(side: int, side_count: int) -> str:
     """Name a side for the progress line."""
     if not side:
         return "baseline"
-    return "candidate" if side_count == 2 else f"candidate {side}"  # noqa: PLR2004 - a pair
+    return "candidate" if side_count == 2 else f"candidate {side}"
 
 
 def _pool_sides(

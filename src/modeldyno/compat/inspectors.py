@@ -50,7 +50,7 @@ class BaseModelInspector(ABC):
     avoid that, override `data_preprocess` to return different data each time.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917 - the parameters of the original class
+    def __init__(
         self,
         repeat_data: Any,
         batch_num: int = 1,
@@ -76,7 +76,7 @@ class BaseModelInspector(ABC):
         """
         if batch_num < 1 or batch_size < 1:
             raise RequestError(f"batch_num={batch_num} and batch_size={batch_size} must be at least 1.")
-        if not sla > 0 or not 0 < percentile < 100:  # noqa: PLR2004 - per cent
+        if not sla > 0 or not 0 < percentile < 100:
             raise RequestError(
                 f"sla={sla} must be seconds above 0, and percentile={percentile} between 0 and 100."
             )

@@ -58,7 +58,7 @@ class ModelProfiler:
     is shown on standard error, if that is a terminal.
     """
 
-    def __init__(  # noqa: PLR0913 - the three main parameters, and those of `profile`
+    def __init__(
         self,
         model_path: Any,
         device: str = "auto",
@@ -460,7 +460,7 @@ class ModelProfiler:
             return Figures(None, failure=str(error), configuration=configuration)
         return Figures(figures.result, configuration=configuration)
 
-    def _measure(  # noqa: PLR0913 - the options of all methods
+    def _measure(
         self,
         probes: tuple[str, ...],
         *,

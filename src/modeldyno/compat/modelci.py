@@ -57,12 +57,12 @@ class IOShape:
     format: Any = ModelInputFormat.FORMAT_NONE
 
 
-def ModelVersion(version: str | int) -> int:  # noqa: N802 - its name in ModelCI
+def ModelVersion(version: str | int) -> int:
     """Return the number of a version."""
     return int(version)
 
 
-def register_model(  # noqa: PLR0913 - the arguments of ModelCI
+def register_model(
     model: Any,
     *,
     dataset: str = "",
@@ -151,14 +151,14 @@ _OF_REGISTRATION = (
 )  # fmt: skip
 
 
-def retrieve_model(  # noqa: PLR0913 - as in ModelCI
+def retrieve_model(
     architecture: str = "",
     task: Any = "",
     framework: Any = "",
     engine: Any = "",
     version: Any = None,
     *,
-    download: bool = True,  # noqa: ARG001 - files are fetched when they are used
+    download: bool = True,
     architecture_name: str = "",
 ) -> list[Version]:
     """Find models; each is a model in every function, and `modeldyno.registry.get` copies its files.
@@ -194,7 +194,7 @@ def retrieve_model_by_parent_id(parent_id: Any) -> list[Version]:
     return list(registry.retrieve(parent.rpartition("/")[0], parent=parent))
 
 
-def update_model(id: Any, schema: Any) -> Version:  # noqa: A002 - its name in ModelCI
+def update_model(id: Any, schema: Any) -> Version:
     """Edit the metadata of a version: ``task``, ``dataset`` and ``metric`` of a mapping or an object.
 
     Raises:

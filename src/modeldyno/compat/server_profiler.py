@@ -163,7 +163,7 @@ class Diagnosis(Mapping[str, Any]):
 class Profiler:
     """Measures a model on a server, through an inspector that sends requests to it."""
 
-    def __init__(  # noqa: PLR0913 - three parameters of the original class, and those of `profile`
+    def __init__(
         self,
         model_info: Any,
         server_name: str | Server | BaseModelInspector | Mapping[str, str | Server] | None = None,
@@ -643,7 +643,7 @@ def _wait_until_ready(inspector: BaseModelInspector, timeout: float) -> None:
             model = f"model '{endpoint.model}' at {endpoint.host}:{endpoint.port}" if endpoint else "model"
             hint = getattr(inspector, "refused", "") or "is its server running?"
             raise RunFailed(f"The {model} was not ready within {timeout:g} s; {hint}")
-        time.sleep(min(remaining, pause * random.uniform(0.5, 1)))  # noqa: S311 - no secret
+        time.sleep(min(remaining, pause * random.uniform(0.5, 1)))
         pause = min(2 * pause, _LONGEST)
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @reword_errors
-def convert(  # noqa: PLR0913 - one function per command, one parameter per option
+def convert(
     model: Any,
     example: Any = None,
     *,

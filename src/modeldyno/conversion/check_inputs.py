@@ -191,7 +191,7 @@ class CheckPlan:
 
         changed = dict(feed)
         for name, array in feed.items():
-            if _MASK in name.lower() and array.dtype.kind in "iub" and array.ndim == 2:  # noqa: PLR2004 - samples x positions
+            if _MASK in name.lower() and array.dtype.kind in "iub" and array.ndim == 2:
                 lengths = generator.integers(1, array.shape[1] + 1, (array.shape[0], 1))
                 lengths[0] = array.shape[1]
                 changed[name] = (np.arange(array.shape[1]) < lengths).astype(array.dtype)

@@ -293,7 +293,7 @@ def entry_links(room: DocumentRoom, column: str, ids: Sequence[str]) -> TableLin
     )
 
 
-def _list_page(  # noqa: PLR0913 - the parts of a list
+def _list_page(
     request: PageRequest,
     room: DocumentRoom,
     entries: Sequence[Marked],

@@ -69,7 +69,7 @@ def static_files() -> Mapping[str, StaticFile]:
     }
 
 
-def render_page(  # noqa: PLR0913 - the parts of a page
+def render_page(
     page: DashboardPage,
     *,
     path: str,

@@ -105,7 +105,7 @@ def show(
 
 
 @reword_errors
-def report(  # noqa: PLR0913 - one parameter per option
+def report(
     documents: Document | str | Path | Sequence[Document | str | Path],
     output: str | Path,
     *,

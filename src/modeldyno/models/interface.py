@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from numpy import ndarray
 
-    from modeldyno.models.static.graph import Graph  # noqa: TC004 - a dataclass, but no document
-    from modeldyno.models.static.weights import Weight  # noqa: TC004 - the same
+    from modeldyno.models.static.graph import Graph
+    from modeldyno.models.static.weights import Weight
 
 
 Feed = dict[str, "ndarray"]

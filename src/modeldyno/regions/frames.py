@@ -81,7 +81,7 @@ class Frame:
     def enter(self, current: ContextVar[Nesting | None]) -> None:
         """Enter the nesting of the caller, or of a resumption, which may be elsewhere."""
         events = _MODULES.get("asyncio.events")
-        loop = None if events is None else events._get_running_loop()  # noqa: SLF001 - exported there
+        loop = None if events is None else events._get_running_loop()
         owner = get_ident() if loop is None else _current_task(loop)
         nesting = current.get()
         if nesting is None or nesting.owner != owner:

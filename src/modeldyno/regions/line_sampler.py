@@ -44,7 +44,7 @@ class LineSampler:
     def _run(self) -> None:
         last = perf_counter()
         while not self._stop.wait(PERIOD):
-            frame = sys._current_frames().get(self._sampled)  # noqa: SLF001 - the only way to see another thread
+            frame = sys._current_frames().get(self._sampled)
             now = perf_counter()
             self._add(frame, now - last)
             last = now

@@ -122,7 +122,7 @@ class OperatorRecorder:
             followed = self._script is not None or region.kept or region.flow
             follows = not (inner or followed) and schedule.keeps(call)
         end = _start(name)
-        end_flow = _follow() if follows and not _may_be_suspended(sys._getframe(1)) else None  # noqa: SLF001 - the caller
+        end_flow = _follow() if follows and not _may_be_suspended(sys._getframe(1)) else None
         sampler = None if inner or not schedule.keeps(call) else LineSampler()
 
         def stop() -> None:

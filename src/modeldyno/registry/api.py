@@ -84,7 +84,7 @@ class DescriptionKeywords(TypedDict, total=False):
 
 
 @reword_errors
-def add(  # noqa: PLR0913 - one parameter per option
+def add(
     model: Any,
     example: Any = None,
     *,
@@ -200,7 +200,7 @@ def _save_live_object(model: Any, example: Any, folder: Path) -> Path:
 
 
 @reword_errors
-def retrieve(  # noqa: PLR0913 - one parameter per condition
+def retrieve(
     name: str = "",
     *,
     framework: str = "",
@@ -357,7 +357,7 @@ def update(
 
 
 @reword_errors
-def attach(  # noqa: PLR0913 - one parameter per option
+def attach(
     name: str,
     document: StoredDocument | str | Path,
     *,
@@ -464,7 +464,7 @@ def alias(name: str, alias: str, *, remove: bool = False, rollback: bool = False
 
 
 @reword_errors
-def answer(  # noqa: PLR0913 - one parameter per option
+def answer(
     name: str,
     require: str | Sequence[str] = (),
     *,
@@ -515,7 +515,7 @@ def answer(  # noqa: PLR0913 - one parameter per option
 
 
 @reword_errors
-def work(  # noqa: PLR0913 - one parameter per option
+def work(
     *,
     device: str = "cpu",
     name: str | None = None,

@@ -108,7 +108,7 @@ class Registry(Protocol):
     def versions(self, model: str, *, limit: int = 50, below: int | None = None) -> Sequence[Version]:
         """List the versions of a model, newest first; `below` is the last number of the page before."""
 
-    def find_versions(  # noqa: PLR0913 - one parameter per condition
+    def find_versions(
         self,
         model: str = "",
         *,

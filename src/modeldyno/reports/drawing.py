@@ -185,7 +185,7 @@ def _legend_rows(names: Sequence[str]) -> int:
 
 
 def _legend_names(names: Sequence[str]) -> list[str]:
-    if len(names) < 2:  # noqa: PLR2004 - one alone is named by the title
+    if len(names) < 2:
         return []
     labels = [shorten(name, _LINE_LENGTH - 8) for name in names[:_LEGEND]]
     if len(names) > _LEGEND:
@@ -256,7 +256,7 @@ def _set_logarithmic(axes: Axes, which: str, values: Sequence[float]) -> None:
     from matplotlib.ticker import LogLocator, NullFormatter
 
     low, high = min(values), max(values)
-    binary = high / low <= 512 and all(math.log2(value).is_integer() for value in values)  # noqa: PLR2004
+    binary = high / low <= 512 and all(math.log2(value).is_integer() for value in values)
     choose = axes.set_xscale if which == "x" else axes.set_yscale
     choose("log", base=2 if binary else 10)
     axis = axes.xaxis if which == "x" else axes.yaxis
@@ -373,7 +373,7 @@ def _horizontal_rule(axes: Axes, rule: ReferenceLine, size: float) -> None:
 def _write_above(axes: Axes, at: float, row: int, text: str, colour: str) -> Any:
     """Write a name beside a vertical line, at the top of the chart, towards its middle."""
     place = axes.transAxes.inverted().transform(axes.transData.transform((at, axes.get_ylim()[1])))[0]
-    right = place > 0.5  # noqa: PLR2004 - the middle
+    right = place > 0.5
     return axes.annotate(
         text, (at, 1), xycoords=("data", "axes fraction"), xytext=(-5 if right else 5, -3 - 12 * row),
         textcoords="offset points", ha="right" if right else "left", va="top", fontsize=8.5, color=colour,
@@ -477,7 +477,7 @@ def _tree(axes: Axes, picture: Tree) -> None:
     total, most = root.value or 1.0, max(_own(node) for node, _, _ in cells) or 1.0
     for node, depth, begin in cells:
         share = node.value / total
-        if share < 0.0006:  # noqa: PLR2004 - less than half a dot
+        if share < 0.0006:
             continue
         shade = 0.14 + 0.5 * math.sqrt(_own(node) / most)
         axes.add_patch(
@@ -485,7 +485,7 @@ def _tree(axes: Axes, picture: Tree) -> None:
                       alpha=shade, edgecolor=_BACK, linewidth=0.8)
         )  # fmt: skip
         letters = int(share * 108) - 1
-        if letters >= 3:  # noqa: PLR2004 - fewer say nothing
+        if letters >= 3:
             axes.text((begin + 0.005 * total) / unit, depth + 0.5, shorten(node.name, letters), va="center",
                       fontsize=8.5)  # fmt: skip
     axes.set_xlim(0, total / unit)
@@ -546,7 +546,7 @@ def _change_text(change: float) -> str:
     factor = 1.5
     if change >= factor:
         return f"×{_digits(float(f'{1 + change:.3g}'))}"
-    return f"{'+' if change > 1e-9 else ''}{_digits(round(100 * change, 2) + 0.0)}%"  # noqa: PLR2004
+    return f"{'+' if change > 1e-9 else ''}{_digits(round(100 * change, 2) + 0.0)}%"
 
 
 # --- parallel coordinates --------------------------------------------------------------------------

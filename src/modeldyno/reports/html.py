@@ -115,7 +115,7 @@ def _sections(blocks: Iterable[Block]) -> Iterator[list[Block]]:
 def _write_contents(parts: Sequence[Sequence[Block]]) -> str:
     """Write the table of contents of a page with several sections."""
     titles = [part[0].title for part in parts[1:] if isinstance(part[0], Heading)]
-    if len(titles) < 2:  # noqa: PLR2004 - one section needs no contents
+    if len(titles) < 2:
         return ""
     links = "".join(
         f'<li><a href="#part-{number}">{html.escape(title)}</a></li>'

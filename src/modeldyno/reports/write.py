@@ -130,7 +130,7 @@ def write_several(documents: Sequence[Document], path: Path) -> None:
         )
 
 
-def write_report(  # noqa: PLR0913 - one parameter per option
+def write_report(
     documents: Sequence[Document],
     path: Path,
     require: Sequence[str] = (),

@@ -38,7 +38,7 @@ def _starting_backends() -> list[str]:
     return [name for name in backends if plugins.serves(name)]
 
 
-def serve_model(  # noqa: PLR0913 - what a server is asked for
+def serve_model(
     model: str,
     *,
     backend: str | None,

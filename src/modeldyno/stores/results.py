@@ -155,7 +155,7 @@ def _entry(row: Row[Any], tags: tuple[str, ...]) -> Entry:
         config = json.loads(row.config)
     except (TypeError, ValueError):  # damaged on disk; list it without
         config = {}
-    return Entry(**{**row._mapping, "config": config}, tags=tags)  # noqa: SLF001 - its documented name
+    return Entry(**{**row._mapping, "config": config}, tags=tags)
 
 
 def ids_of(connection: Connection, digests: Sequence[str]) -> list[str]:

@@ -88,7 +88,7 @@ def find(
         after_mark(CONCLUSIONS, before),
     )
     rows = find_entries(connection, CONCLUSIONS, ConclusionEntry, *conditions, limit=limit)
-    return [ConclusionEntry(**row._mapping) for row in rows]  # noqa: SLF001 - its documented name
+    return [ConclusionEntry(**row._mapping) for row in rows]
 
 
 def remove(connection: Connection, conclusion_id: str) -> None:

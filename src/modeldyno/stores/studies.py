@@ -88,7 +88,7 @@ def find(
     counts = {(study, bool(skipped)): count for study, skipped, count in connection.execute(count_query)}
     return [
         StudyEntry(
-            **row._mapping,  # noqa: SLF001 - its documented name
+            **row._mapping,
             trials=counts.get((row.id, False), 0),
             skipped=counts.get((row.id, True), 0),
         )

@@ -59,7 +59,7 @@ def _of_model(config: FileConfig, common: FileConfig, name: str, below: Mapping[
     lines = {
         place[2:]: line
         for place, line in config.lines.items()
-        if place[:2] == (MODELS, name) and len(place) > 2  # noqa: PLR2004 - what stands below the model
+        if place[:2] == (MODELS, name) and len(place) > 2
     }
     return FileConfig(tree=dict(below), lines=lines, origin=config.origin).over(common)
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 SPEED, RATE, MEMORY = map(Query.parse, ("latency.p50", "throughput", "process_memory.max"))
 
 
-def run(  # noqa: PLR0913 - what of a result depends on the machine
+def run(
     seconds: float = 0.01,
     *,
     calls: int = 100,

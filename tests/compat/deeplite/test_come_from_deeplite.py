@@ -11,8 +11,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from modeldyno.compat import deeplite as api  # noqa: E402 - after the check
-from modeldyno.compat.deeplite import (  # noqa: E402 - after the check
+from modeldyno.compat import deeplite as api
+from modeldyno.compat.deeplite import (
     ComputeComplexity,
     ComputeEvalMetric,
     ComputeExecutionTime,

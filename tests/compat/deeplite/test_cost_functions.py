@@ -1,4 +1,4 @@
-# ruff: noqa: ARG002, D102 - the signatures are those that a user of deeplite-profiler writes
+# ruff: noqa: D102 - the signatures are those that a user of deeplite-profiler writes
 """Complexity and time of a torch module as metrics."""
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from modeldyno.base.errors import RunFailed  # noqa: E402 - after the check
-from modeldyno.compat.deeplite.cost_functions import ComputeComplexity, ComputeExecutionTime  # noqa: E402 - after the check
-from modeldyno.compat.deeplite.device_name import Device  # noqa: E402 - after the check
-from modeldyno.compat.deeplite.forward_pass import ForwardPass  # noqa: E402 - after the check
-from modeldyno.compat.deeplite.framework_profilers import TorchProfiler  # noqa: E402 - after the check
+from modeldyno.base.errors import RunFailed
+from modeldyno.compat.deeplite.cost_functions import ComputeComplexity, ComputeExecutionTime
+from modeldyno.compat.deeplite.device_name import Device
+from modeldyno.compat.deeplite.forward_pass import ForwardPass
+from modeldyno.compat.deeplite.framework_profilers import TorchProfiler
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,4 +1,3 @@
-# ruff: noqa: ARG005 - a loss takes outputs and labels, whether it uses them or not
 """Evaluation of a torch classifier as a metric: counted over samples, and the model left as it was."""
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from modeldyno.compat.deeplite.evaluation_functions import (  # noqa: E402 - after the check
+from modeldyno.compat.deeplite.evaluation_functions import (
     ComputeEvalMetric,
     EvalLossFunction,
     EvaluationFunction,
@@ -17,9 +16,9 @@ from modeldyno.compat.deeplite.evaluation_functions import (  # noqa: E402 - aft
     get_missclass,
     get_topk,
 )
-from modeldyno.compat.deeplite.profiler import MetricProfiler  # noqa: E402 - after the check
-from modeldyno.compat.deeplite.profiler_functions import ExternalProfilerFunction  # noqa: E402 - after the check
-from modeldyno.compat.deeplite.status_metrics import Comparative, EvalMetric  # noqa: E402 - after the check
+from modeldyno.compat.deeplite.profiler import MetricProfiler
+from modeldyno.compat.deeplite.profiler_functions import ExternalProfilerFunction
+from modeldyno.compat.deeplite.status_metrics import Comparative, EvalMetric
 
 INPUTS = torch.eye(3)
 LABELS = torch.tensor([0, 1, 0])  # the identity says 0, 1, 2: two of three are right

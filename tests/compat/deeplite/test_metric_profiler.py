@@ -1,4 +1,4 @@
-# ruff: noqa: ARG001, ARG002, ARG005, D102 - functions take the model and the data, whether they use them or not
+# ruff: noqa: D102 - functions take the model and the data, whether they use them or not
 """Metrics that users define and register: piping, keeping, comparing and cloning, without any framework."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# ruff: noqa: ARG002, E501 - signatures and a listing as users of deeplite-profiler write them
+# ruff: noqa: E501 - signatures and a listing as users of deeplite-profiler write them
 """Metrics of Keras models and of files of TensorFlow Lite."""
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import pytest
 tf = pytest.importorskip("tensorflow")
 keras = pytest.importorskip("keras")
 
-from modeldyno.base.errors import RequestError  # noqa: E402 - after the check
-from modeldyno.compat import deeplite as api  # noqa: E402 - after the check
-from modeldyno.compat.deeplite import (  # noqa: E402 - after the check
+from modeldyno.base.errors import RequestError
+from modeldyno.compat import deeplite as api
+from modeldyno.compat.deeplite import (
     ComputeComplexity,
     ComputeEvalMetric,
     ComputeExecutionTime,
@@ -32,9 +32,9 @@ from modeldyno.compat.deeplite import (  # noqa: E402 - after the check
     get_missclass,
     get_topk,
 )
-from modeldyno.compat.deeplite.forward_pass import DataLoader  # noqa: E402 - after the check
-from modeldyno.compat.deeplite.profiler_functions import ProfilerFunction  # noqa: E402 - after the check
-from modeldyno.compat.deeplite.status_metrics import Metric  # noqa: E402 - after the check
+from modeldyno.compat.deeplite.forward_pass import DataLoader
+from modeldyno.compat.deeplite.profiler_functions import ProfilerFunction
+from modeldyno.compat.deeplite.status_metrics import Metric
 
 pytestmark = [
     pytest.mark.skipif(

@@ -76,11 +76,11 @@ class TestEager(Eager):
 
 
 class TestSettings(Eager):
-    settings = {"threads": 1, "inference_mode": False, "precision": "bf16", "channels_last": True}  # noqa: RUF012 - as the suite says
+    settings = {"threads": 1, "inference_mode": False, "precision": "bf16", "channels_last": True}
 
 
 class TestInt8(Eager):
-    settings = {"precision": "int8"}  # noqa: RUF012 - as the suite says
+    settings = {"precision": "int8"}
 
     @pytest.fixture
     def model(self) -> Model:
@@ -91,7 +91,7 @@ class TestInt8(Eager):
 
 @pytest.mark.slow  # each compiles anew
 class TestCompiled(Eager):
-    settings = {"compile": "default"}  # noqa: RUF012 - as the suite says
+    settings = {"compile": "default"}
     tolerance = 1e-5
 
 

@@ -50,7 +50,7 @@ def test_a_pin_leaves_the_quota_of_the_machine(monkeypatch: pytest.MonkeyPatch) 
     """Fewer cores are allowed, but the quota stays the same."""
     monkeypatch.setattr(machine, "allowed_cores", lambda: (0,))
     monkeypatch.setattr(machine, "_CGROUP", Path("/absent"))
-    monkeypatch.setattr("psutil.cpu_count", lambda logical: 4)  # noqa: ARG005 - as it is called
+    monkeypatch.setattr("psutil.cpu_count", lambda logical: 4)
 
     pinned, bare = machine.hardware(pinned=True), machine.hardware()
 

@@ -235,7 +235,7 @@ def test_one_after_the_other_ends_at_a_failure() -> None:
     """An interruption ends the round, too: later sides are not started."""
     ran: list[str | None] = []
 
-    def execute(job: Job, *, watch: object) -> Result:  # noqa: ARG001
+    def execute(job: Job, *, watch: object) -> Result:
         ran.append(job.name)
         return a_failed_result(job=job)
 

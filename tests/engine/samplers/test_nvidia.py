@@ -139,7 +139,7 @@ class TestNvml:
         """Newer packages call them reasons of events; the older name is asked where that is missing."""
         fake([CARD])
         source = opened({})
-        newer = lambda handle: handle["reasons"] << 1  # noqa: E731
+        newer = lambda handle: handle["reasons"] << 1
         monkeypatch.setattr(
             sys.modules["pynvml"], "nvmlDeviceGetCurrentClocksEventReasons", newer, raising=False
         )

@@ -137,7 +137,7 @@ class TestBackend(BackendSuite):
 
 
 class TestBackendCompiled(TestBackend):
-    settings = {"jit_compile": True, "device": "cpu"}  # noqa: RUF012 - read only
+    settings = {"jit_compile": True, "device": "cpu"}
     tolerance = 1e-5
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from modeldyno.models.static.graph import Graph
 
 onnx = pytest.importorskip("onnx")
-from onnx import TensorProto, helper  # noqa: E402 - optional
+from onnx import TensorProto, helper
 
 
 def read_model(path: Path) -> Model:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 onnx = pytest.importorskip("onnx")
 runtime = pytest.importorskip("onnxruntime")
-from onnx import TensorProto, helper, numpy_helper  # noqa: E402 - optional
+from onnx import TensorProto, helper, numpy_helper
 
 ML = "ai.onnx.ml"
 TREE = {

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 onnx = pytest.importorskip("onnx")
-from onnx import TensorProto, helper, numpy_helper  # noqa: E402 - optional
+from onnx import TensorProto, helper, numpy_helper
 
 FLOAT = TensorProto.FLOAT
 

@@ -274,7 +274,7 @@ def test_what_grows_in_a_loop_of_tensorflow_1_is_not_counted(tmp_path: Path) -> 
 
     def grow(x: Any, variable: Any) -> Any:
         weights, free = variable(8, 8), [tf.TensorShape([]), tf.TensorShape([None, 8])]
-        body = lambda count, y: (count + 1, tf.concat([y, tf.matmul(y, weights)], 0))  # noqa: E731 - short
+        body = lambda count, y: (count + 1, tf.concat([y, tf.matmul(y, weights)], 0))
         return tf.compat.v1.while_loop(lambda count, _: count < 3, body, [0, x], shape_invariants=free)[1]
 
     def choose(x: Any, variable: Any) -> Any:

@@ -325,7 +325,7 @@ def test_any_cut_is_refused_in_a_sentence(tmp_path: Path) -> None:
         try:
             load(ModelRef(scheme="tflite", locator=str(path)))
         except RequestError as error:
-            assert "is no model of TensorFlow Lite" in str(error)  # noqa: PT017 - some cuts are read
+            assert "is no model of TensorFlow Lite" in str(error)
 
 
 def test_the_interpreters_refusal_is_told(tmp_path: Path) -> None:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 torch = pytest.importorskip("torch")
-from torch import nn  # noqa: E402 - optional
-from torch._higher_order_ops import while_loop as untyped_while_loop  # noqa: E402
-from torch._higher_order_ops.scan import scan  # noqa: E402
+from torch import nn
+from torch._higher_order_ops import while_loop as untyped_while_loop
+from torch._higher_order_ops.scan import scan
 
-import modeldyno  # noqa: E402 - it needs torch here
-from modeldyno.base.errors import RequestError  # noqa: E402
-from modeldyno.models.loaders.torch_weights import list_weights  # noqa: E402
+import modeldyno
+from modeldyno.base.errors import RequestError
+from modeldyno.models.loaders.torch_weights import list_weights
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,4 +1,3 @@
-# ruff: noqa: ARG001 - evaluations take the model and the loader, whether they use them or not
 """A profile evaluates a model on labelled samples."""
 
 from __future__ import annotations

@@ -143,9 +143,9 @@ def _sizes_for_dimension(spec: InputSpec, name: str) -> tuple[int, ...]:
         return COUNTS
     if _SIDE.search(name):
         return SIDES
-    if is_sequence(name) or len(spec.shape or ()) == 2:  # noqa: PLR2004 - (batch, length)
+    if is_sequence(name) or len(spec.shape or ()) == 2:
         return WINDOWS if floating else LENGTHS
-    if floating and _NAMELESS.fullmatch(name) and len(spec.shape or ()) == 3:  # noqa: PLR2004 - (batch, steps, features) or channels first
+    if floating and _NAMELESS.fullmatch(name) and len(spec.shape or ()) == 3:
         return STEPS
     return COUNTS
 

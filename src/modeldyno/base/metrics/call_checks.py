@@ -107,7 +107,7 @@ def answers_repeat(times: Sequence[NewInputTimes]) -> Iterator[Doubt]:
 
 
 def _factor(ratio: float) -> str:
-    return f"{ratio:,.0f} times" if ratio >= 10 else f"{ratio:.1f} times"  # noqa: PLR2004 - two digits
+    return f"{ratio:,.0f} times" if ratio >= 10 else f"{ratio:.1f} times"
 
 
 def looks_repeated(times: Sequence[NewInputTimes]) -> bool:

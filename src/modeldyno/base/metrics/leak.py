@@ -170,5 +170,5 @@ def _amount(name: str, rate: float) -> str:
     resource = RESOURCES[name]
     if not resource.one:
         return f"{format_quantity(rate, BYTES, 3)} of {resource.many}"
-    count = f"{rate:.2g}" if rate < 10 else f"{rate:,.0f}"  # noqa: PLR2004 - two digits
+    count = f"{rate:.2g}" if rate < 10 else f"{rate:,.0f}"
     return f"{count} {resource.one if count == '1' else resource.many}"

@@ -123,7 +123,7 @@ _INITIAL_ROOM = 1 << 16
 """Samples that memory is reserved for from the start."""
 
 
-def measure_until_stable(  # noqa: PLR0913 - each hook is another's business
+def measure_until_stable(
     draw: Callable[[int], Samples],
     *,
     plan: Plan,

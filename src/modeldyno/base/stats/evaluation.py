@@ -255,7 +255,7 @@ def _are_classes(outputs: ndarray) -> bool:
 
 def _are_probabilities(scores: ndarray) -> bool:
     return (
-        scores.ndim == 2  # noqa: PLR2004
+        scores.ndim == 2
         and bool(np.all((scores >= 0) & (scores <= 1)))
         and bool(np.all(np.abs(scores.sum(axis=1) - 1) <= _SUM_TOLERANCE))
     )
@@ -303,7 +303,7 @@ def _class_labels(scores: ndarray, labels: ndarray) -> ndarray:
     numbers = np.asarray(labels)
     if numbers.shape[1:] == (1,):
         numbers = numbers[:, 0]
-    if scores.ndim != 2 or numbers.shape != scores.shape[:1] or not len(numbers):  # noqa: PLR2004
+    if scores.ndim != 2 or numbers.shape != scores.shape[:1] or not len(numbers):
         raise RequestError(
             f"The labels have the shape {np.shape(labels)}, but the outputs {scores.shape}; "
             "give one label for each sample, and outputs of samples x classes."

@@ -42,7 +42,7 @@ def fastest_runs_difference(
     np = load_numpy()
     first, second = np.array(before), np.array(after)
     difference = float(_mean_of_least(second) - _mean_of_least(first))
-    swapped = np.random.default_rng(first.size).random((_EXCHANGES, first.size)) < 0.5  # noqa: PLR2004 - a coin
+    swapped = np.random.default_rng(first.size).random((_EXCHANGES, first.size)) < 0.5
 
     def null_quantile(shifted: Samples) -> float:
         differences = _mean_of_least(np.where(swapped, first, shifted)) - _mean_of_least(

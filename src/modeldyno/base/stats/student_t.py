@@ -31,7 +31,7 @@ def upper_tail_quantile(tail: float, degrees: float) -> float:
     """Return the t exceeded with probability `tail`, 0 < tail <= 0.5; infinite without degrees of freedom."""
     if degrees <= 0:
         return math.inf
-    if tail >= 0.5:  # noqa: PLR2004 - the distribution is symmetric
+    if tail >= 0.5:
         return 0.0
     z = -_NORMAL.inv_cdf(tail)
     if degrees >= _MANY:

@@ -238,7 +238,7 @@ def _format_factor(ratio: float) -> str:
     factor, word = (1 + ratio, "more") if ratio > 0 else (1 / (1 + ratio), "less")
     if factor > FARTHEST:
         return f"over {FARTHEST:,}x {word}"
-    places = 0 if factor >= _FACTOR else 1 if factor >= 2 else 2  # noqa: PLR2004 - a tenth of a factor
+    places = 0 if factor >= _FACTOR else 1 if factor >= 2 else 2
     return f"{factor:,.{places}f}x {word}"
 
 
@@ -249,9 +249,9 @@ def format_percent(part: float) -> str:
         return "0%"
     if percent < _LEAST_PERCENT:
         return f"<{_LEAST_PERCENT}%"
-    if percent < 0.05:  # noqa: PLR2004 - would show as 0.0
+    if percent < 0.05:
         return f"{percent:.1g}%"
-    return f"{percent:.1f}%" if percent < 100 else f"{percent:,.0f}%"  # noqa: PLR2004 - a whole
+    return f"{percent:.1f}%" if percent < 100 else f"{percent:,.0f}%"
 
 
 def format_changes(low: float, high: float) -> str:

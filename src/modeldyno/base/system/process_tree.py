@@ -114,11 +114,11 @@ def _memory_files(pid: int) -> Iterator[tuple[int, int]]:
     with suppress(OSError):
         for entry in os.scandir(f"/proc/{pid}/fd"):
             with suppress(OSError, ValueError, IndexError):
-                if not os.readlink(entry.path).startswith(_IN_MEMORY):  # noqa: PTH115 - quick
+                if not os.readlink(entry.path).startswith(_IN_MEMORY):
                     continue
                 flags = Path(f"/proc/{pid}/fdinfo/{entry.name}").read_text().partition("flags:")[2].split()[0]
                 if int(flags, 8) & os.O_ACCMODE:
-                    status = os.stat(entry.path)  # noqa: PTH116 - likewise
+                    status = os.stat(entry.path)
                     yield status.st_ino, status.st_blocks * 512
 
 

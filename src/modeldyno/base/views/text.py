@@ -316,13 +316,13 @@ _NAME = 18
 
 def format_rough_duration(seconds: float) -> str:
     """Write how long something takes: to the second below ten minutes, so that a limit is told as given."""
-    if seconds < 100:  # noqa: PLR2004 - below, minutes tell too little
+    if seconds < 100:
         return f"{seconds:.0f} s"
-    if seconds < 600:  # noqa: PLR2004 - from ten minutes on, seconds tell nothing
+    if seconds < 600:
         whole_minutes, remaining = divmod(round(seconds), 60)
         return f"{whole_minutes} min {remaining} s" if remaining else f"{whole_minutes} min"
     minutes = seconds / 60
-    return f"{minutes:.0f} min" if minutes < 100 else f"{round(minutes / 60, 1):g} h"  # noqa: PLR2004
+    return f"{minutes:.0f} min" if minutes < 100 else f"{round(minutes / 60, 1):g} h"
 
 
 def facts_table(title: str, facts: Mapping[str, str]) -> Table:

@@ -42,7 +42,7 @@ class AdviseKeywords(Knobs, RunKeywords, total=False):
 
 
 @reword_errors
-def advise(  # noqa: PLR0913 - one function per command, one parameter per option
+def advise(
     model: Any,
     example: Any = None,
     *,

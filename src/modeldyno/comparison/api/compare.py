@@ -100,7 +100,7 @@ class CompareKeywords(Knobs, FunctionKeywords, RunKeywords, StoreKeywords, total
 
 
 @reword_errors
-def compare(  # noqa: PLR0913 - one function per command, one parameter per option
+def compare(
     baseline: Any,
     candidate: Any,
     *more: Any,

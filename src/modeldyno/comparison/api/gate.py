@@ -234,7 +234,7 @@ class GateKeywords(PlannedKnobs, DetailKeywords, FunctionKeywords, RunKeywords, 
 
 
 @reword_errors
-def gate(  # noqa: PLR0913 - one function per command, one parameter per option
+def gate(
     model: str | Path,
     baseline: Result | str | Path,
     *,
@@ -364,7 +364,7 @@ def _read_undecided(word: str | None) -> Undecided | None:
 
 
 @reword_errors
-def check(  # noqa: PLR0913 - one function per command, one parameter per option
+def check(
     result: Result | Figures | str | Path,
     *,
     require: str | Sequence[str] = (),

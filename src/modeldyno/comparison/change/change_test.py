@@ -98,7 +98,7 @@ def stays_unknown(change: Change) -> bool:
     return change.why in WHY_VOID.values() or change.why.endswith(NOT_THE_SAME_WORK)
 
 
-def judge_changes(  # noqa: PLR0913 - two Results, and all that a verdict on them depends on
+def judge_changes(
     baseline: Result,
     candidate: Result,
     *,
@@ -161,7 +161,7 @@ def _other_work(baseline: Result, candidate: Result) -> str:
     return f"only one of them has the doubt {codes}: {NOT_THE_SAME_WORK}" if codes else ""
 
 
-def judge_change(  # noqa: PLR0913 - two measurements, and all that a verdict on them depends on
+def judge_change(
     query: Query,
     baseline: Measurement,
     candidate: Measurement,

@@ -280,7 +280,7 @@ def _varies(comparison: Comparison) -> bool:
 
 
 def _letter(side: int) -> str:
-    return chr(ord("A") + side) if side < 26 else str(side)  # noqa: PLR2004 - letters
+    return chr(ord("A") + side) if side < 26 else str(side)
 
 
 def numbers(comparison: Comparison) -> Table:

@@ -112,7 +112,7 @@ def latency_cdf(results: Sequence[Result], names: Sequence[str]) -> Iterator[Plo
         for result, name in zip(results[:_SIDES], names, strict=False)
         if (times := result.distribution("latency")) is not None and len(times) >= _FEWEST
     ]
-    if len(distributions) < 2:  # noqa: PLR2004 - one side is no comparison
+    if len(distributions) < 2:
         return
     shares = [step / _STEPS for step in range(1, _STEPS)]
     series = tuple(

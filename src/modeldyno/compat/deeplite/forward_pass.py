@@ -241,7 +241,7 @@ def as_batch(item: Any) -> Any:
         label = item[-1]
     shapes = [tuple(leaf.shape) for leaf in leaves(item)[:1] if is_array(leaf)]
     shape = shapes[0] if shapes else ()
-    is_image = len(shape) == 3  # noqa: PLR2004
+    is_image = len(shape) == 3
     if isinstance(label, int | float) or getattr(label, "shape", None) == ():
         tensors = any(hasattr(leaf, "detach") for leaf in leaves(item))
         is_row = shape[:1] == (1,) and not is_image

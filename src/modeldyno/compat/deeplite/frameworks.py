@@ -99,7 +99,7 @@ def class_numbers(labels: Any, outputs: Any) -> Any:
         InvalidStatus: they have another shape, rows of 0 and 1 are not one-hot, or outputs are not
             (samples, classes).
     """
-    are_rows = labels.ndim == outputs.ndim == 2 and len(labels) == len(outputs)  # noqa: PLR2004 - samples, classes
+    are_rows = labels.ndim == outputs.ndim == 2 and len(labels) == len(outputs)
     if labels.shape[1:] == (1,):
         labels = labels[:, 0]
     elif are_rows and labels.shape[1] <= outputs.shape[1]:
@@ -115,7 +115,7 @@ def class_numbers(labels: Any, outputs: Any) -> Any:
             warnings.warn(text, stacklevel=3)
         if one_hot or not fewer:
             return labels.argmax(axis=-1)
-    if outputs.ndim != 2 or labels.shape != (len(outputs),):  # noqa: PLR2004 - samples, classes
+    if outputs.ndim != 2 or labels.shape != (len(outputs),):
         raise InvalidStatus(
             f"Labels of shape {tuple(labels.shape)} do not fit outputs of shape {tuple(outputs.shape)}; "
             "they must be (samples,) and (samples, classes)."

@@ -214,7 +214,7 @@ class MetricProfiler:
         other.compute_network_status(recompute=recompute, **kwargs)
         for key in self._entries.keys() & other._entries.keys():  # a change of the machine meets both
             for profiler in (self, other):
-                profiler._compute_again(key)  # noqa: SLF001 - of the same class
+                profiler._compute_again(key)
         comparison = self._comparison(other, short=short_print)
         write_table(str(comparison), print_mode)
         return comparison
@@ -291,7 +291,7 @@ class MetricProfiler:
                 copied.failure = entry.failure
             else:
                 copied.clear()
-            new._entries[key] = copied  # noqa: SLF001 - of the same class
+            new._entries[key] = copied
         return new
 
     def status_get(self, key: str) -> Any:
@@ -362,7 +362,7 @@ class MetricProfiler:
             assert metric is not None
             check_same_metric(*pair)
             texts = [
-                profiler._row(key, side) if side else ("", "-")  # noqa: SLF001 - of the same class
+                profiler._row(key, side) if side else ("", "-")
                 for profiler, side in zip((self, other), pair, strict=True)
             ]
             label, values = metric.friendly_name(), (texts[0][1], texts[1][1])
@@ -388,7 +388,7 @@ class MetricProfiler:
         failures = tuple(
             f"{key} of {profiler.name} failed: {entry.failure}"
             for profiler in (self, other)
-            for key, entry in profiler._entries.items()  # noqa: SLF001 - of the same class
+            for key, entry in profiler._entries.items()
             if entry.failure
         )
         return StatusComparison(

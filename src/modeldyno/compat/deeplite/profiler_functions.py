@@ -63,7 +63,7 @@ def named_parameters(function: ProfilerFunction) -> dict[str, Parameter]:
         raise InvalidFunction(
             f"The call of {describe_function(function)} takes *args or **kwargs; name its arguments."
         )
-    if len(parameters) < 2:  # noqa: PLR2004 - the model and the data
+    if len(parameters) < 2:
         raise InvalidFunction(f"{describe_function(function)} must take the model and the data splits.")
     return {parameter.name: parameter for parameter in parameters[2:]}
 

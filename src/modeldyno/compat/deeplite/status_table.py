@@ -38,13 +38,13 @@ class TableLogger:
 _tables = TableLogger(logging.getLogger("modeldyno"))
 
 
-def getLogger(name: str | None = None) -> TableLogger:  # noqa: N802 - users of deeplite-profiler know it
+def getLogger(name: str | None = None) -> TableLogger:
     """Return the logger of tables, whatever name is given: that of `setLogger`, or ``modeldyno``."""
     del name
     return _tables
 
 
-def setLogger(logger: logging.Logger | None) -> None:  # noqa: N802 - as above
+def setLogger(logger: logging.Logger | None) -> None:
     """Write tables to this logger from now on, at the level `print_mode`; None: to standard output again."""
     _tables.is_chosen = logger is not None
     _tables.logger = logging.getLogger("modeldyno") if logger is None else logger

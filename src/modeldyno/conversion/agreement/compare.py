@@ -133,7 +133,7 @@ def unstable(reference: ndarray, again: ndarray) -> ndarray:
 # -- one call -------------------------------------------------------------------------------------
 
 
-def compare_call(  # noqa: PLR0913 - two models, one call of them, and how it is judged
+def compare_call(
     reference: Outputs,
     candidate: Outputs,
     *,
@@ -179,7 +179,7 @@ def _count(outputs: int) -> str:
     return f"{outputs} output{'' if outputs == 1 else 's'}"
 
 
-def _compare(  # noqa: PLR0913 - the two arrays, and all that one output has of its own
+def _compare(
     name: str,
     reference: ndarray,
     candidate: ndarray,
@@ -335,7 +335,7 @@ def _same_top(reference: ndarray, candidate: ndarray, batch: int | None) -> tupl
     if (
         reference.ndim not in _CLASS_RANKS
         or reference.dtype.kind != "f"
-        or reference.shape[-1] < 2  # noqa: PLR2004 - one class is no choice
+        or reference.shape[-1] < 2
         or not reference.size
         or not batch
         or reference.shape[0] != batch

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
-    from numpy import ndarray  # noqa: TC004 - a dataclass, but no document
+    from numpy import ndarray
 
 MOST_VALUES = 2**26
 """Numbers that are kept of all layers together; of more, each layer keeps evenly spaced ones."""

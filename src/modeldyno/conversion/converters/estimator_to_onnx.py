@@ -104,7 +104,7 @@ def _keep_output(proto: Any, method: str, spec: InputSpec) -> None:
     rank, columns = len(spec.shape or ()), _columns(chosen)
     last = chosen.name
     nodes = []
-    if rank == 1 and columns == 2:  # noqa: PLR2004 - both classes, where the source gives the second
+    if rank == 1 and columns == 2:
         proto.graph.initializer.append(onnx.numpy_helper.from_array(_array([1]), "modeldyno_second"))
         nodes.append(
             onnx.helper.make_node("Gather", [last, "modeldyno_second"], ["modeldyno_column"], axis=1)

@@ -85,7 +85,7 @@ def open_core() -> Any:
 
 
 @contextmanager
-def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[_Session]:  # noqa: A001 - the protocol's name
+def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[_Session]:
     """Compile the model.
 
     Raises:

@@ -65,7 +65,7 @@ def check(config: Mapping[str, KnobValue]) -> None:
 
 
 @contextmanager
-def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  # noqa: A001 - the protocol's name
+def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:
     """Open a session; a coroutine function has an event loop as long as it is open.
 
     Raises:
@@ -81,12 +81,12 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  #
     loop = asyncio.new_event_loop()
 
     def run(coroutine: Any) -> Any:
-        outer = asyncio._get_running_loop()  # noqa: SLF001 - a notebook runs cells in a loop
-        asyncio._set_running_loop(None)  # noqa: SLF001
+        outer = asyncio._get_running_loop()
+        asyncio._set_running_loop(None)
         try:
             return loop.run_until_complete(coroutine)
         finally:
-            asyncio._set_running_loop(outer)  # noqa: SLF001
+            asyncio._set_running_loop(outer)
 
     try:
         yield Session(model.value, run)

@@ -58,7 +58,7 @@ def device_index(config: Mapping[str, KnobValue]) -> int:
 
 
 @contextmanager
-def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  # noqa: A001 - the protocol's name
+def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:
     """Read the engine on the GPU.
 
     Raises:

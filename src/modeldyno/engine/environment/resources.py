@@ -31,7 +31,7 @@ def read_resources() -> dict[str, float]:
                 amounts[name] = amounts.get(name, 0.0) + int(rest.split()[0]) * 1024
             elif field == "Threads":
                 amounts["threads"] = float(rest)
-        amounts["descriptors"] = float(len(os.listdir("/proc/self/fd")))  # noqa: PTH208 - the quickest
+        amounts["descriptors"] = float(len(os.listdir("/proc/self/fd")))
         amounts["memory"] += open_memory_files([os.getpid()])
         amounts["processes"] = float(len(list_process_tree(_root())))
     with suppress(OSError):
@@ -46,8 +46,8 @@ def _folders() -> frozenset[str]:
 
 def _count_files(folder: str) -> int:
     """Count files in a folder; in memory that takes no time, elsewhere at most `_MOST_FILES` are counted."""
-    status = os.stat(folder)  # noqa: PTH116 - the quickest
-    if status.st_dev == os.stat(_SHARED).st_dev:  # noqa: PTH116 - likewise
+    status = os.stat(folder)
+    if status.st_dev == os.stat(_SHARED).st_dev:
         return status.st_size // _ENTRY_SIZE
     with os.scandir(folder) as entries:
         return sum(1 for _ in islice(entries, _MOST_FILES))

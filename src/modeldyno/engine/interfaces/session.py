@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from modeldyno.engine.interfaces.server_stats import RequestStamps, ServerCounters
     from modeldyno.engine.trace.allocations import AllocationRecord, AllocationRecorder
     from modeldyno.engine.trace.dataflow import DataFlow
-    from modeldyno.engine.trace.layer_times import HookOverhead  # noqa: TC004 - a dataclass, but no document
+    from modeldyno.engine.trace.layer_times import HookOverhead
     from modeldyno.engine.trace.op_events import WatchedCalls
     from modeldyno.models.interface import Feed, ModuleFilter
 

@@ -118,7 +118,7 @@ class CheckedCalls:
 
         seconds: list[float] = []
         while len(seconds) < n:
-            checked = None if random.random() < _GAP else next(self.steps, None)  # noqa: S311 - no secret
+            checked = None if random.random() < _GAP else next(self.steps, None)
             seconds.append(float(self.draw(1)[0]) if checked is None else checked)
         return np.array(seconds)
 

@@ -117,7 +117,7 @@ def _notify(stream: Iterable[Event], watch: Callable[[Event], None]) -> Iterator
         yield event
 
 
-def events(  # noqa: PLR0913 - all that a run may meet outside
+def events(
     job: Job,
     *,
     interrupted: Callable[[], bool],

@@ -11,7 +11,7 @@ from contextlib import suppress
 def run_exit_handlers() -> None:
     """Run the exit handlers and flush what was printed."""
     with suppress(Exception):
-        atexit._run_exitfuncs()  # noqa: SLF001 - there is no public name for it
+        atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         with suppress(Exception):
             stream.flush()

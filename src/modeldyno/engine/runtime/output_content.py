@@ -30,7 +30,7 @@ def constant_output(feeds: Sequence[Feed], first: Mapping[int, Sketch]) -> Itera
     names = (
         [name for name, values in sketches[0].values.items() if values.dtype.kind in "fc"] if sketches else ()
     )
-    if len(sketches) < 2 or not names:  # noqa: PLR2004 - a pair
+    if len(sketches) < 2 or not names:
         return
     if all(
         n in each.values and np.array_equal(each.values[n], sketches[0].values[n])
@@ -78,7 +78,7 @@ def repeated_rows(feed: Feed, output: Feed) -> dict[str, ndarray]:
     import numpy as np  # slow to import
 
     rows = {array.shape[0] for array in feed.values() if array.ndim > 1}
-    if len(rows) != 1 or min(rows) < 2:  # noqa: PLR2004 - a pair
+    if len(rows) != 1 or min(rows) < 2:
         return {}
     count = rows.pop()
     if not any(len(np.unique(_by_row(array), axis=0)) == count for array in feed.values() if array.ndim > 1):

@@ -55,7 +55,7 @@ def main(parent: int, command: list[str], *, leave_servers: bool = False) -> Non
         os._exit(1)
     child = _start(command, mask)
     _close_all()
-    sys.path.insert(0, os.path.abspath(f"{__file__}/../../../.."))  # noqa: PTH100 - likewise
+    sys.path.insert(0, os.path.abspath(f"{__file__}/../../../.."))
     import modeldyno.base.system.process_tree  # noqa: F401 - for _end_all, while the command starts
 
     status = _wait(child)
@@ -81,7 +81,7 @@ def _close_all() -> None:
     for standard in (0, 1, 2):
         os.dup2(nowhere, standard)
     try:
-        highest = max(map(int, os.listdir("/dev/fd")))  # noqa: PTH208 - importing pathlib is slow
+        highest = max(map(int, os.listdir("/dev/fd")))
     except OSError:  # no /proc
         highest = min(os.sysconf("SC_OPEN_MAX"), _MOST_DESCRIPTORS)
     os.closerange(3, highest + 1)

@@ -91,4 +91,4 @@ UNLIMITED = TimeLimit(seconds=inf, end=inf)
 def _advised(spent: float) -> str:
     """Return a limit within which something can be measured, as a user types it."""
     seconds = _MORE * spent
-    return f"{max(5, round(seconds / 5) * 5)}s" if seconds < 120 else f"{round(seconds / 60)}m"  # noqa: PLR2004 - two minutes
+    return f"{max(5, round(seconds / 5) * 5)}s" if seconds < 120 else f"{round(seconds / 60)}m"

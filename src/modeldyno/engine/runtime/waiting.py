@@ -48,7 +48,7 @@ def wait_times(call: Callable[[], object], max_time: float = 10.0) -> Iterator[M
 
     def look() -> None:
         while not stop.wait(_PERIOD):
-            lines[_line(sys._current_frames().get(thread))] += 1  # noqa: SLF001 - of another thread
+            lines[_line(sys._current_frames().get(thread))] += 1
 
     watcher = Thread(target=look, name="modeldyno-waiting", daemon=True)
     begin, calls = perf_counter(), 0

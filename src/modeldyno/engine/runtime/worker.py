@@ -113,7 +113,7 @@ def _serve(
                 warm_state.close()
 
 
-def _run_one(  # noqa: PLR0913 - all that a run may meet outside
+def _run_one(
     data: bytes,
     interrupted: list[int],
     send: Callable[[Event], None],

@@ -308,7 +308,7 @@ class MemoryHistory:
     def _find_copy(self, index: int, step: FlowStep) -> CopyStep | None:
         (result,) = step.outputs
         if unqualified_name(step.name) == "copy_":
-            if len(step.inputs) != 2 or not self._fills_fresh(index, result):  # noqa: PLR2004 - to and from
+            if len(step.inputs) != 2 or not self._fills_fresh(index, result):
                 return None
             source = step.inputs[1]
         else:

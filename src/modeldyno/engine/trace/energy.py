@@ -100,7 +100,7 @@ def consumed_joules(counts: Sequence[float], span: float | None) -> float | None
     None for fewer than two readings, or where the counter was reset between them. Readings must come more
     often than the counter wraps.
     """
-    if len(counts) < 2:  # noqa: PLR2004 - a difference
+    if len(counts) < 2:
         return None
     steps = [b - a for a, b in pairwise(counts)]
     if any(step < 0 and (span is None or -step < DEEPEST * span) for step in steps):

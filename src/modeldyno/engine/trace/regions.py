@@ -103,7 +103,7 @@ class RegionTally:
         self._most = most
         self._stride = 1
         self._next_kept = 1
-        self._random = Random(seed)  # noqa: S311 - no secret
+        self._random = Random(seed)
 
     def add(self, calls: Sequence[CallTimes]) -> None:
         """Add calls that have ended, in their order."""

@@ -221,7 +221,7 @@ def cache_bytes_per_token(sizes: Mapping[int, int], batch: int) -> float | None:
     `sizes` are bytes by tokens generated so far. The first of several tokens is left out: temporary
     memory of the prompt may be held until the step after it.
     """
-    if len(sizes) < 2:  # noqa: PLR2004 - a difference has two ends
+    if len(sizes) < 2:
         return None
     before, after = sorted(sizes)[-2:]
     return (sizes[after] - sizes[before]) / (after - before) / batch

@@ -136,7 +136,7 @@ def _window(op: Op, surplus: int) -> tuple[int | None, int | None, int]:
     size = arguments.get("window_size")
     if kind is not None:
         left = size - 1 if size and kind else None
-        return left, 0 if kind else None, surplus if kind == 2 else 0  # noqa: PLR2004 - explained above
+        return left, 0 if kind else None, surplus if kind == 2 else 0
     left, right = arguments.get("window_size_left"), arguments.get("window_size_right")
     right = 0 if arguments.get("is_causal") else right
     return (

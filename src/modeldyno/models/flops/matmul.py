@@ -114,7 +114,7 @@ def count_addmm_activation(op: Op) -> Count:
 def count_grouped_matmul(op: Op) -> Count:
     """Count all rows by K by N; where both are matrices, groups share the contracted dimension."""
     first, second = op.tensor("self"), op.tensor("mat2")
-    both = len(first.shape) == len(second.shape) == 2  # noqa: PLR2004 - matrices
+    both = len(first.shape) == len(second.shape) == 2
     macs = first.size * second.shape[-1] if both else contraction_macs(op, first.shape[-1])
     return Count(macs=macs * _values_per_element(first), elementwise=_optional_additions(op, "bias"))
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def _split_heads(shape: tuple[int, ...], heads: int) -> tuple[int, int, int, int]:
     """Return batch, heads, length and width of that shape, or of (batch, length, heads x width)."""
-    if len(shape) == 4:  # noqa: PLR2004 - heads have a dimension of their own
+    if len(shape) == 4:
         return shape
     batch, length, width = shape
     return batch, heads, length, width // heads
@@ -88,9 +88,9 @@ def _key_sizes(op: Op, heads: int, queries: int, value: int) -> tuple[int, int]:
     if not key:
         return value, queries
     shape = key[0].shape
-    if len(shape) == 3:  # noqa: PLR2004 - (batch, length, hidden)
+    if len(shape) == 3:
         return shape[-1] // heads, shape[1]
-    return shape[-1], shape[2] if len(shape) == 4 else shape[1]  # noqa: PLR2004 - (batch, heads, length, width)
+    return shape[-1], shape[2] if len(shape) == 4 else shape[1]
 
 
 def count_grouped_query(op: Op) -> Count:
@@ -134,7 +134,7 @@ def count_rotary_embedding(op: Op) -> Count:
     data = op.tensor("X" if "X" in op.arguments else "input")
     part = op.arguments.get("rotary_embedding_dim", 0)
     heads = op.arguments.get("num_heads", 0)
-    width = data.shape[-1] if len(data.shape) == 4 or not heads else data.shape[-1] // heads  # noqa: PLR2004
+    width = data.shape[-1] if len(data.shape) == 4 or not heads else data.shape[-1] // heads
     return Count(elementwise=3 * (data.size * part // width if part else data.size))
 
 

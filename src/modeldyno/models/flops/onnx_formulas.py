@@ -204,7 +204,7 @@ def count_onnx_matmul(
     output = op.outputs[0]
     first = op.tensor(left)
     axis = -1 if not op.arguments.get("transA") or len(first.shape) == 1 else -2
-    if op.arguments.get("transBatchA") and axis == -2:  # noqa: PLR2004 - the last but one
+    if op.arguments.get("transBatchA") and axis == -2:
         axis = 0
     macs = matmul.contraction_macs(op, first.shape[axis])
     more = operations + sum(len(tensor_arguments(op, name)) for name in extras)
@@ -396,7 +396,7 @@ def count_onnx_stft(op: Op) -> Count:
     points = window[0].size if window else 2 * (output.shape[-2] - 1) if onesided else output.shape[-2]
     elements = prod(output.shape[:-2]) * points
     data = op.tensor("signal")
-    real = len(data.shape) < 3 or data.shape[-1] == 1  # noqa: PLR2004 - (batch, length, parts)
+    real = len(data.shape) < 3 or data.shape[-1] == 1
     windowed = elements * bool(window) * (1 if real else 2)
     return Count(elementwise=count_transforms(points, elements, real=real).elementwise + windowed)
 

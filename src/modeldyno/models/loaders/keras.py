@@ -99,7 +99,7 @@ def _call_factory(ref: ModelRef, seed: int) -> Model:
         if required := python_source.required_parameters(value):
             raise RequestError(f"'{ref}' needs {', '.join(required)}, but a factory takes no arguments.")
         value = value()
-    model, example = value if isinstance(value, tuple) and len(value) == 2 else (value, None)  # noqa: PLR2004 - a model and its inputs
+    model, example = value if isinstance(value, tuple) and len(value) == 2 else (value, None)
     if not keras_model.is_keras_model(model):
         raise RequestError(
             f"'{ref}' returns {type(model).__name__}, not a model of Keras or a pair of one and its inputs."

@@ -200,4 +200,4 @@ def _arguments(names: tuple[str, ...]) -> str:
 
 
 def _is_pair(value: Any) -> bool:
-    return isinstance(value, tuple) and len(value) == 2  # noqa: PLR2004 - a module and its inputs
+    return isinstance(value, tuple) and len(value) == 2

@@ -511,7 +511,7 @@ class _Flow:
     def _makers(self, op: Op, sources: tuple[str, ...]) -> tuple[str, ...]:
         if op.scope in self.leaves:
             return (op.scope,)
-        if len(sources) < 2:  # noqa: PLR2004 - one source is followed through
+        if len(sources) < 2:
             return sources
         self.joins.append(ModuleJoin(name=f"join {len(self.joins) + 1}", scope=op.scope, kind=op.kind))
         return (self.joins[-1].name,)

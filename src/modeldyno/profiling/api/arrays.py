@@ -232,7 +232,7 @@ def labelled_file(data: Any) -> Iterator[str | Path | None]:
     if not hasattr(data, "__iter__"):
         raise RequestError("`data` is a .npz file, or an iterable of batches (inputs, labels).")
     for batch in data:
-        if not isinstance(batch, tuple | list) or len(batch) != 2:  # noqa: PLR2004 - a pair
+        if not isinstance(batch, tuple | list) or len(batch) != 2:
             raise RequestError(
                 "A batch of `data` is no pair (inputs, labels); save other forms as a .npz file."
             )

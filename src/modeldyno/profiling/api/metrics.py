@@ -12,7 +12,7 @@ _WORDS = {"count": COUNT, "fraction": FRACTION}
 
 
 @reword_errors
-def register_metric(  # noqa: PLR0913 - one parameter per column of the table
+def register_metric(
     name: str,
     unit: str,
     better: str,

@@ -60,7 +60,7 @@ _HABITS = {
 
 
 @reword_errors
-def profile(  # noqa: PLR0913 - one function per command, one parameter per option
+def profile(
     model: Any,
     example: Any = None,
     *,
@@ -183,7 +183,7 @@ def profile(  # noqa: PLR0913 - one function per command, one parameter per opti
 
 
 @reword_errors
-def inspect(  # noqa: PLR0913 - one function per command, one parameter per option
+def inspect(
     model: Any,
     example: Any = None,
     *,

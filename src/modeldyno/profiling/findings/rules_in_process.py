@@ -197,7 +197,7 @@ def threads(case: Case) -> Iterator[Finding]:
 def spinning(case: Case) -> Iterator[Finding]:
     """Propose to let idle threads sleep if other processes need the cores."""
     job, evidence = case.trial(spinning=False), case.doubted("interference")
-    if case.served or job is None or not evidence or case.cores < 2:  # noqa: PLR2004 - one core has nobody to wait
+    if case.served or job is None or not evidence or case.cores < 2:
         return
     yield Finding(
         seen=evidence,

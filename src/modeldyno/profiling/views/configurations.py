@@ -75,7 +75,7 @@ def draw(tried: Sequence[ConfigurationRun]) -> Iterator[Plot]:
         rate = _number(run, "throughput", "mean")
         if isinstance(size, int | float) and rate is not None:
             lines.setdefault(describe(others) if others else "throughput", []).append((float(size), rate))
-    if len({size for points in lines.values() for size, _ in points}) < 2:  # noqa: PLR2004 - one is no curve
+    if len({size for points in lines.values() for size, _ in points}) < 2:
         return
     yield Plot(
         title="Throughput by batch size",

@@ -92,7 +92,7 @@ class RegistryAnswer(Document):
     """About how long these take; None if nothing measures them."""
 
 
-def judge_figure(  # noqa: PLR0913 - the parts of a question
+def judge_figure(
     figure: VariantFigure,
     result: Result | None,
     target: HardwareTarget | None,
@@ -160,7 +160,7 @@ def judge_figure(  # noqa: PLR0913 - the parts of a question
     )
 
 
-def choose(  # noqa: PLR0913 - the parts of a question
+def choose(
     model: str,
     candidates: Iterable[AnswerCandidate],
     *,

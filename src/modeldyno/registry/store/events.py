@@ -89,5 +89,5 @@ def read_all(connection: Connection) -> Iterator[RegistryEvent]:
 
 
 def _event(row: object) -> RegistryEvent:
-    columns = dict(row._mapping)  # type: ignore[attr-defined]  # noqa: SLF001 - its documented name
+    columns = dict(row._mapping)  # type: ignore[attr-defined]
     return RegistryEvent(**{**columns, "detail": json.loads(columns["detail"])})

@@ -149,7 +149,7 @@ def check_model(connection: Connection, name: str) -> None:
     """Raise UnknownName unless there is a model of this name."""
     if connection.scalar(select(MODELS.c.name).where(MODELS.c.name == name)) is None:
         names = connection.scalars(select(MODELS.c.name).limit(_SUGGESTED)).all()
-        listed = "" if len(names) <= 10 else "modeldyno registry list shows all."  # noqa: PLR2004 - fits a line
+        listed = "" if len(names) <= 10 else "modeldyno registry list shows all."
         raise UnknownName.among("registered model", name, names, listed=listed)
 
 
@@ -207,7 +207,7 @@ def find_versions(
     return [decode(document, Version) for document in connection.scalars(query.limit(limit))]
 
 
-def find_versions_by(  # noqa: PLR0913 - one parameter per condition
+def find_versions_by(
     connection: Connection,
     model: str = "",
     *,

@@ -289,7 +289,7 @@ def by_target(rows: Sequence[SpeedRow], figures: Sequence[str], title: str) -> T
 def over_versions(rows: Sequence[SpeedRow]) -> Plot | None:
     """Draw the lowest median latency over the versions, a line for each target; None for a single version."""
     timed = [row for row in rows if row.speed.p50 is not None]
-    if len({row.number for row in timed}) < 2:  # noqa: PLR2004 - a line has two ends
+    if len({row.number for row in timed}) < 2:
         return None
     names = {row.target.id: row.target.name for row in timed}
     return Plot(

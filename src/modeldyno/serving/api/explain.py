@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 @reword_errors
-def explain(  # noqa: PLR0913 - one function per command, one parameter per option
+def explain(
     model: Any,
     candidate: Result | Explanation | str | Path | None = None,
     *,

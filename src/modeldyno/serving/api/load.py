@@ -95,7 +95,7 @@ _GROUPS = (SendOptions, PriceOptions, RunOptions, StoreOptions)
 
 
 @reword_errors
-def load(  # noqa: PLR0913 - one function per command, one parameter per option
+def load(
     model: str | Path | Server,
     *,
     concurrency: int | None = None,
@@ -172,7 +172,7 @@ def load(  # noqa: PLR0913 - one function per command, one parameter per option
 
 
 @reword_errors
-def load_curve(  # noqa: PLR0913 - one parameter per option
+def load_curve(
     model: str | Path | Server | None = None,
     *,
     concurrency: str | Sequence[int] | None = None,
@@ -254,7 +254,7 @@ def load_curve(  # noqa: PLR0913 - one parameter per option
 
 
 @reword_errors
-def find_load(  # noqa: PLR0913 - one parameter per option
+def find_load(
     model: str | Path | Server | None = None,
     *,
     most: float | None = None,

@@ -53,7 +53,7 @@ class Server:
 
 
 @reword_errors
-def serve(  # noqa: PLR0913 - one parameter per option
+def serve(
     model: str | Path,
     *,
     backend: str | None = None,

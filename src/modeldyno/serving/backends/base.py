@@ -132,7 +132,7 @@ def check(config: Mapping[str, KnobValue], conventional: Mapping[str, int]) -> N
     """Refuse what no engine can do: an unknown device, invalid ports, a queue delay without batching."""
     device_of(config)
     choose_ports(config, conventional)
-    if "queue_delay" in config and int(config.get("max_batch", 1)) < 2:  # noqa: PLR2004 - one is not a batch
+    if "queue_delay" in config and int(config.get("max_batch", 1)) < 2:
         raise RequestError(
             "The knob queue_delay has no effect without max_batch of 2 or more; set both, or neither."
         )

@@ -80,7 +80,7 @@ def inputs(model: Model, config: Mapping[str, KnobValue]) -> tuple[InputSpec, ..
 
 
 @contextmanager
-def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  # noqa: A001 - the protocol's name
+def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:
     """Start the server.
 
     Raises:

@@ -122,7 +122,7 @@ def check(config: Mapping[str, KnobValue]) -> None:
 
 
 @contextmanager
-def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[_Session]:  # noqa: A001 - the protocol's name
+def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[_Session]:
     """Open a session that sends requests.
 
     Raises:

@@ -97,7 +97,7 @@ _OWN_VARIABLES = {"TS_CONFIG_FILE": "", "LOG_LOCATION": "logs", "METRICS_LOCATIO
 
 
 @contextmanager
-def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  # noqa: A001 - the protocol's name
+def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:
     """Start a server for the model.
 
     Raises:

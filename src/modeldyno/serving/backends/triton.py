@@ -89,7 +89,7 @@ def check_torch(config: Mapping[str, KnobValue]) -> None:
 
 
 @contextmanager
-def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session | InProcessSession]:  # noqa: A001 - the protocol's name
+def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session | InProcessSession]:
     """Have a server load the model and open a session on it.
 
     Raises:

@@ -142,7 +142,7 @@ def _foreign_model_doubts(names: list[str]) -> tuple[Doubt, ...]:
     return (
         Doubt(
             code="foreign-models",
-            seen=f"the server also has {', '.join(names[:4])}{' ...' if len(names) > 4 else ''}",  # noqa: PLR2004
+            seen=f"the server also has {', '.join(names[:4])}{' ...' if len(names) > 4 else ''}",
             advice="measure on a server without other models, or compare with one that has the same models",
         ),
     )

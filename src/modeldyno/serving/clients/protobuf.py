@@ -102,7 +102,7 @@ def _unsigned(kind: str, value: int) -> int:
 
 def _varint(value: int) -> bytes:
     out = bytearray()
-    while value > 0x7F:  # noqa: PLR2004 - seven bits a byte
+    while value > 0x7F:
         out.append(value & 0x7F | 0x80)
         value >>= 7
     out.append(value)
@@ -232,6 +232,6 @@ def _read_varint(data: memoryview, position: int) -> tuple[int, int]:
     for index in range(_VARINT_LIMIT):
         byte = data[position + index]
         value |= (byte & 0x7F) << (7 * index)
-        if byte < 0x80:  # noqa: PLR2004 - the top bit is the continuation bit
+        if byte < 0x80:
             return value % _MODULUS, position + index + 1
     raise ValueError("a number in the message is too long")

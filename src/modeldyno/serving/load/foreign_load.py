@@ -347,7 +347,7 @@ def outcome_of_code(code: int) -> RequestOutcome:
         return RequestOutcome.REJECTED
     if code == _CLIENT_CLOSED:
         return RequestOutcome.CANCELLED
-    return RequestOutcome.CLIENT_ERROR if code // 100 == 4 else RequestOutcome.SERVER_ERROR  # noqa: PLR2004 - a class of codes
+    return RequestOutcome.CLIENT_ERROR if code // 100 == 4 else RequestOutcome.SERVER_ERROR
 
 
 def outcome_of_error(text: str) -> RequestOutcome:

@@ -171,7 +171,7 @@ def _pooled_answer(answers: Sequence[Answer], cares: Sequence[float]) -> Answer:
     1932): variation between measurements shows in no single one.
     """
     weighted = [(a, a.value, care) for a, care in zip(answers, cares, strict=True) if a.value is not None]
-    if len(weighted) < 2 or any(a.interval is None for a, _, _ in weighted):  # noqa: PLR2004 - nothing to join
+    if len(weighted) < 2 or any(a.interval is None for a, _, _ in weighted):
         return weighted[-1][0] if weighted else answers[-1]
     total = sum(care for _, _, care in weighted)
     mean = sum(care * value for _, value, care in weighted) / total

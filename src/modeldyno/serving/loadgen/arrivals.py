@@ -61,7 +61,7 @@ def due_times(load: Load, share: LoadShare = ALONE, *, seed: int = 0) -> Iterato
 def _positions(load: Load, share: LoadShare, seed: int) -> Iterator[float]:
     """Yield each arrival's position: the expected number of arrivals before it."""
     if load.arrivals in {Arrivals.POISSON, Arrivals.SEQUENCES}:
-        return _poisson_positions(Random(f"{seed}/{share.index}/{share.of}"), share.of)  # noqa: S311 - no secret
+        return _poisson_positions(Random(f"{seed}/{share.index}/{share.of}"), share.of)
     size = load.burst if load.arrivals is Arrivals.BURST else 1
     return (float(number // size * size) for number in count(share.index, share.of))
 

@@ -67,7 +67,7 @@ def parse_headers(fields: Sequence[Field]) -> GrpcHeaders:
 
 
 def _number(value: bytes) -> int:
-    if not value.isdigit() or len(value) > 3:  # noqa: PLR2004 - no status is longer
+    if not value.isdigit() or len(value) > 3:
         raise Malformed("a status is not a number")
     return int(value)
 

@@ -186,7 +186,7 @@ def _decode_integer(block: bytes, position: int, bits: int) -> tuple[int, int]:
         shift += 7
         if not byte & 0x80:
             break
-        if shift > 28:  # noqa: PLR2004 - beyond any length
+        if shift > 28:
             raise BadBlock("a number in a header block is too large")
     return number, position
 
@@ -229,7 +229,7 @@ def _encode_integer(number: int, bits: int) -> bytes:
         return bytes([number])
     encoded = bytearray([limit])
     number -= limit
-    while number >= 0x80:  # noqa: PLR2004
+    while number >= 0x80:
         encoded.append(number & 0x7F | 0x80)
         number >>= 7
     encoded.append(number)

@@ -44,7 +44,7 @@ class AnswerHead(NamedTuple):
     @property
     def interim(self) -> bool:
         """Whether it is an interim answer, before the final one."""
-        return self.status < 200  # noqa: PLR2004 - 1xx, as in the RFC
+        return self.status < 200
 
 
 @lru_cache(maxsize=512)  # most servers repeat the same head
@@ -75,17 +75,17 @@ def read_head(head: bytes) -> AnswerHead:
 def _status(line: bytes) -> int:
     version, _, rest = line.partition(b" ")
     code = rest[:3]
-    if version not in {b"HTTP/1.1", b"HTTP/1.0"} or len(code) < 3 or not _DIGITS.issuperset(code):  # noqa: PLR2004
+    if version not in {b"HTTP/1.1", b"HTTP/1.0"} or len(code) < 3 or not _DIGITS.issuperset(code):
         raise Malformed("it does not start with a status")
     status = int(code)
-    if rest[3:4].strip() or not 100 <= status < 600 or status == 101:  # noqa: PLR2004 - no upgrade was asked for
+    if rest[3:4].strip() or not 100 <= status < 600 or status == 101:
         raise Malformed("it has no valid HTTP status")
     return status
 
 
 def _length(status: int, fields: dict[bytes, bytes]) -> int:
     """Return the length of the body (RFC 9112, 6.3)."""
-    if status < 200 or status in {204, 304}:  # noqa: PLR2004
+    if status < 200 or status in {204, 304}:
         return 0
     coding = fields.get(b"transfer-encoding")
     if coding is not None:
@@ -96,18 +96,18 @@ def _length(status: int, fields: dict[bytes, bytes]) -> int:
             raise Malformed("its length is empty")
         return TO_THE_END
     length = stated.pop()
-    if stated or not length or len(length) > 18 or not _DIGITS.issuperset(length):  # noqa: PLR2004
+    if stated or not length or len(length) > 18 or not _DIGITS.issuperset(length):
         raise Malformed("its length is not a number")
     return int(length)
 
 
 def outcome_of_status(status: int) -> RequestOutcome:
     """Return the outcome of a request by the status of its answer."""
-    if status < 300:  # noqa: PLR2004
+    if status < 300:
         return RequestOutcome.OK
     if status in {429, 503}:
         return RequestOutcome.REJECTED
-    return RequestOutcome.SERVER_ERROR if status >= 500 else RequestOutcome.CLIENT_ERROR  # noqa: PLR2004
+    return RequestOutcome.SERVER_ERROR if status >= 500 else RequestOutcome.CLIENT_ERROR
 
 
 class ChunkDecoder:
@@ -154,7 +154,7 @@ class ChunkDecoder:
             raise Malformed("a line between chunks ends wrongly")
         if self._state == _CHUNK_SIZE:
             size = line.partition(b";")[0].strip()
-            if not size or len(size) > 15 or not _HEX.issuperset(size):  # noqa: PLR2004
+            if not size or len(size) > 15 or not _HEX.issuperset(size):
                 raise Malformed("the size of a chunk is not a number")
             self._left = int(size, 16)
             self._state = _DATA if self._left else _TRAILER

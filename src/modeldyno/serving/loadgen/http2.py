@@ -225,7 +225,7 @@ class Http2Connection(asyncio.Protocol):
             answer.call.first = now
         if flags & END_STREAM:
             self._end(number, answer, headers, now)
-        elif not 100 <= headers.status < 200:  # noqa: PLR2004 - interim, as in RFC 9110
+        elif not 100 <= headers.status < 200:
             answer.status, answer.lines = headers.status, headers.lines
 
     def _end(self, number: int, answer: PartialAnswer, trailers: GrpcHeaders, now: int) -> None:

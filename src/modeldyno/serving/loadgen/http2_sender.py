@@ -83,7 +83,7 @@ class Http2Sender:
     def call(self, number: int, index: int, mark: bytes = b"") -> None:
         """Write a call with the message at this index, and what is marked in it, on a stream."""
         self._calls += 1
-        if self._calls <= 2:  # noqa: PLR2004 - the first call, and the first after it
+        if self._calls <= 2:
             self._use_block(
                 self._script.first if self._calls == 1 and self._uses_table else self._later_block
             )

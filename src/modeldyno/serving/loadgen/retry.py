@@ -58,7 +58,7 @@ def retry_after(head: bytes) -> float | None:
 
 
 def _is_count(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) < 10  # noqa: PLR2004 - no wait is longer
+    return text.isascii() and text.isdigit() and len(text) < 10
 
 
 def _date(text: str) -> datetime | None:

@@ -43,7 +43,7 @@ class OpenSequences:
         ranges = [range(end - size, end) for end, size in zip(accumulate(streams), streams, strict=True)]
         self._streams = cycle(ranges[share.index :: share.of] or ranges)
         self._numbers = count(first + share.index, share.of)
-        self._random = Random(f"{seed}/{share.index}")  # noqa: S311 - no secret
+        self._random = Random(f"{seed}/{share.index}")
         self._idle: deque[OpenSequence] = deque()
         self._open = 0
 

@@ -254,7 +254,7 @@ def _short(text: str) -> str:
     """Drop the download's location, and the package that needs it."""
     text = re.sub(r" \(from .*\)", "", text)
     text = text.rsplit("/", 1)[-1]
-    return text if len(text) <= 70 else f"{text[:69]}…"  # noqa: PLR2004 - of a line of 80
+    return text if len(text) <= 70 else f"{text[:69]}…"
 
 
 def _versions(venv: Path, packages: list[str]) -> dict[str, str]:

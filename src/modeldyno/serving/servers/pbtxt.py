@@ -232,7 +232,6 @@ def _quote(value: str) -> str:
     """Quote a string for text protobuf, with every byte that is not printable ASCII in octal."""
     plain = {ord("\\"): "\\\\", ord('"'): '\\"', ord("\n"): "\\n"}
     inner = "".join(
-        plain.get(byte) or (chr(byte) if 32 <= byte < 127 else f"\\{byte:03o}")  # noqa: PLR2004 - ASCII
-        for byte in value.encode()
+        plain.get(byte) or (chr(byte) if 32 <= byte < 127 else f"\\{byte:03o}") for byte in value.encode()
     )
     return f'"{inner}"'

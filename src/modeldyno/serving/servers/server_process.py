@@ -367,7 +367,7 @@ def _lines(log: str) -> Iterator[tuple[str, bool]]:
 
 def _unquote(line: str) -> str:
     """Return the first line of a quoted text."""
-    if len(line) < 2 or not line[0] == line[-1] == '"':  # noqa: PLR2004 - a pair of them
+    if len(line) < 2 or not line[0] == line[-1] == '"':
         return line
     first = line[1:-1].partition(r"\n")[0]
     return re.sub(r"\\(.)", lambda escape: _ESCAPES.get(escape[1], escape[0]), first)

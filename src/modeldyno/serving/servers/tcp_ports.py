@@ -50,7 +50,7 @@ def free_ports(count: int, rng: random.Random | None = None) -> tuple[int, ...]:
     Raises:
         RequestError: there are too few.
     """
-    rng = rng or random.Random()  # noqa: S311 - no secret
+    rng = rng or random.Random()
     ports: list[int] = []
     with ExitStack() as sockets:
         for _ in range(_TRIES):

@@ -88,7 +88,7 @@ def pictures(document: LoadCurve | Capacity) -> Iterator[Plot | Stack]:
     yield from _stages_chart(rungs, x.label)
 
 
-def _times_chart(  # noqa: PLR0913 - the parts of a chart
+def _times_chart(
     rungs: Sequence[LoadPoint],
     x: AxisScale,
     bounds: Sequence[Constraint],

@@ -109,7 +109,7 @@ class SweepKeywords(Knobs, GoalKeywords, FunctionKeywords, RunKeywords, total=Fa
 
 
 @reword_errors
-def sweep(  # noqa: PLR0913 - one function per command, one parameter per option
+def sweep(
     model: Any = None,
     *,
     space: str | Sequence[str] | Mapping[str, Any] = (),

@@ -106,7 +106,7 @@ def _candidates(study: Study) -> list[Point]:
     if study.space.size <= _ENUMERATED:
         return list(open_points(study))
     closed = ClosedPoints.of(study)
-    generator = random.Random(f"{study.seed} {len(study.trials)}")  # noqa: S311 - no secret
+    generator = random.Random(f"{study.seed} {len(study.trials)}")
     leaders = rank_candidates(study)
     centres = [c.point for c in leaders if study.space.holds(c.point)][:_NEIGHBOURED]
     return list({key(p): p for p in sample_points(study, generator, centres) if p not in closed}.values())
@@ -115,7 +115,7 @@ def _candidates(study: Study) -> list[Point]:
 def _first_point(study: Study, points: Sequence[Point]) -> Point:
     """Return the default if it is in the space, else a random point: nothing is known yet."""
     first = study.space.completed(study.default)
-    generator = random.Random(f"{study.seed} {len(study.trials)}")  # noqa: S311 - no secret
+    generator = random.Random(f"{study.seed} {len(study.trials)}")
     return first if first in points else generator.choice(points)
 
 

@@ -59,7 +59,7 @@ class OptunaStrategy:
             suggested = (_point(study, optuna_study.ask()) for _ in range(_TRIES))
             point = next((point for point in suggested if point not in closed), None)
         if point is None:
-            generator = random.Random(f"{study.seed} {len(study.trials)}")  # noqa: S311 - no secret
+            generator = random.Random(f"{study.seed} {len(study.trials)}")
             point = next((point for point in sample_points(study, generator) if point not in closed), None)
         return None if point is None else TrialRequest(point=point)
 
@@ -91,7 +91,7 @@ class OptunaStrategy:
         """Return the sampler's settings; the seed changes, as a rebuilt sampler would repeat its numbers."""
         if self.genetic:
             return {"population_size": _POPULATION, "seed": study.seed}
-        seed = random.Random(f"{study.seed} {len(study.trials)}").getrandbits(32)  # noqa: S311 - no secret
+        seed = random.Random(f"{study.seed} {len(study.trials)}").getrandbits(32)
         return {"n_startup_trials": _STARTUP, "seed": seed}
 
 

@@ -141,7 +141,7 @@ def _arranged(
     """
     values: Point = {}
     for axis in study.space.axes:
-        generator = random.Random(f"{study.seed} {attempt} {axis.name}")  # noqa: S311 - no secret
+        generator = random.Random(f"{study.seed} {attempt} {axis.name}")
         if axis.name in study.loads:
             values[axis.name] = generator.choice(axis.values)
             continue

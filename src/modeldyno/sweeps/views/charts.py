@@ -197,7 +197,7 @@ def _knob_plot(study: Study, ranked: Ranking, axis: Axis) -> Plot | None:
         for candidate in study.candidates.values()
         if axis.name in candidate.point and (value := shown_value(study, candidate, query)) is not None
     ]
-    if len({place for place, _, _ in points}) < 2:  # noqa: PLR2004 - one value shows nothing
+    if len({place for place, _, _ in points}) < 2:
         return None
     pick = max if study.goal.objectives[0].maximize else min
     tops = {place: pick(v for p, v, _ in points if p == place) for place in sorted({p for p, _, _ in points})}

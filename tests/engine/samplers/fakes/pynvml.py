@@ -27,46 +27,46 @@ def _known(handle: Any, name: str) -> Any:
     return handle[name]
 
 
-def nvmlInit() -> None:  # noqa: N802 - as the module has it
+def nvmlInit() -> None:
     if os.environ.get("FAKE_NVML_BROKEN"):
         raise NVMLError
 
 
-def nvmlShutdown() -> None:  # noqa: N802
+def nvmlShutdown() -> None:
     _ASKED.append("shutdown")
 
 
-def nvmlDeviceGetCount() -> int:  # noqa: N802
+def nvmlDeviceGetCount() -> int:
     return len(_cards())
 
 
-def nvmlDeviceGetHandleByIndex(index: int) -> dict[str, Any]:  # noqa: N802
+def nvmlDeviceGetHandleByIndex(index: int) -> dict[str, Any]:
     return _cards()[index]
 
 
-def nvmlDeviceGetHandleByUUID(uuid: str) -> dict[str, Any]:  # noqa: N802
+def nvmlDeviceGetHandleByUUID(uuid: str) -> dict[str, Any]:
     parts = [part for card in _cards() for part in card.get("parts", ())]
     return next(part for part in parts if part["uuid"] == uuid)
 
 
-def nvmlDeviceGetName(handle: Any) -> bytes:  # noqa: N802 - in bytes, as older versions answer
+def nvmlDeviceGetName(handle: Any) -> bytes:
     return str(_known(handle, "name")).encode()
 
 
-def nvmlDeviceGetUUID(handle: Any) -> str:  # noqa: N802
+def nvmlDeviceGetUUID(handle: Any) -> str:
     return str(_known(handle, "uuid"))
 
 
-def nvmlDeviceGetMigMode(handle: Any) -> tuple[int, int]:  # noqa: N802
+def nvmlDeviceGetMigMode(handle: Any) -> tuple[int, int]:
     return (1, 1) if _known(handle, "parts") else (0, 0)
 
 
-def nvmlDeviceGetMaxMigDeviceCount(handle: Any) -> int:  # noqa: N802
+def nvmlDeviceGetMaxMigDeviceCount(handle: Any) -> int:
     assert handle
     return 7
 
 
-def nvmlDeviceGetMigDeviceHandleByIndex(handle: Any, index: int) -> Any:  # noqa: N802
+def nvmlDeviceGetMigDeviceHandleByIndex(handle: Any, index: int) -> Any:
     parts = _known(handle, "parts")
     if index >= len(parts):
         raise NVMLError
@@ -76,7 +76,7 @@ def nvmlDeviceGetMigDeviceHandleByIndex(handle: Any, index: int) -> Any:  # noqa
 nvmlMemory_v2 = 0x02000028  # noqa: N816
 
 
-def nvmlDeviceGetMemoryInfo(handle: Any, version: int | None = None) -> SimpleNamespace:  # noqa: N802
+def nvmlDeviceGetMemoryInfo(handle: Any, version: int | None = None) -> SimpleNamespace:
     """The first version counts what is reserved as used."""
     reserved = 0 if version == nvmlMemory_v2 else handle.get("reserved", 0)
     return SimpleNamespace(
@@ -84,36 +84,36 @@ def nvmlDeviceGetMemoryInfo(handle: Any, version: int | None = None) -> SimpleNa
     )
 
 
-def nvmlDeviceGetUtilizationRates(handle: Any) -> SimpleNamespace:  # noqa: N802
+def nvmlDeviceGetUtilizationRates(handle: Any) -> SimpleNamespace:
     return SimpleNamespace(gpu=_known(handle, "utilization"), memory=1)
 
 
-def nvmlDeviceGetPowerUsage(handle: Any) -> int:  # noqa: N802
+def nvmlDeviceGetPowerUsage(handle: Any) -> int:
     return int(1000 * _known(handle, "watts"))
 
 
-def nvmlDeviceGetEnforcedPowerLimit(handle: Any) -> int:  # noqa: N802
+def nvmlDeviceGetEnforcedPowerLimit(handle: Any) -> int:
     return int(1000 * _known(handle, "limit_watts"))
 
 
-def nvmlDeviceGetTotalEnergyConsumption(handle: Any) -> int:  # noqa: N802
+def nvmlDeviceGetTotalEnergyConsumption(handle: Any) -> int:
     return int(1000 * _known(handle, "counted_watts") * time.monotonic())
 
 
-def nvmlDeviceGetClockInfo(handle: Any, kind: int) -> int:  # noqa: N802
+def nvmlDeviceGetClockInfo(handle: Any, kind: int) -> int:
     return int(_known(handle, "clocks")[str(kind)])
 
 
-def nvmlDeviceGetTemperature(handle: Any, sensor: int) -> int:  # noqa: N802
+def nvmlDeviceGetTemperature(handle: Any, sensor: int) -> int:
     assert sensor == 0
     return int(_known(handle, "temperature"))
 
 
-def nvmlDeviceGetCurrentClocksThrottleReasons(handle: Any) -> int:  # noqa: N802 - its older name
+def nvmlDeviceGetCurrentClocksThrottleReasons(handle: Any) -> int:
     return int(_known(handle, "reasons"))
 
 
-def nvmlDeviceGetComputeRunningProcesses(handle: Any) -> list[SimpleNamespace]:  # noqa: N802
+def nvmlDeviceGetComputeRunningProcesses(handle: Any) -> list[SimpleNamespace]:
     """``parent`` stands for the process that started this one."""
     return [
         SimpleNamespace(pid=os.getppid() if pid == "parent" else pid, usedGpuMemory=memory)
@@ -121,11 +121,11 @@ def nvmlDeviceGetComputeRunningProcesses(handle: Any) -> list[SimpleNamespace]: 
     ]
 
 
-def nvmlDeviceGetGraphicsRunningProcesses(handle: Any) -> list[SimpleNamespace]:  # noqa: N802
+def nvmlDeviceGetGraphicsRunningProcesses(handle: Any) -> list[SimpleNamespace]:
     return [SimpleNamespace(pid=pid, usedGpuMemory=memory) for pid, memory in _known(handle, "drawing")]
 
 
-def nvmlDeviceGetProcessUtilization(handle: Any, since: int) -> list[SimpleNamespace]:  # noqa: N802
+def nvmlDeviceGetProcessUtilization(handle: Any, since: int) -> list[SimpleNamespace]:
     """Of this moment; ``parent`` as above."""
     now = int(1e6 * time.time())
     assert now >= since

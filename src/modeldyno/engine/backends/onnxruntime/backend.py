@@ -132,7 +132,7 @@ def check(config: Mapping[str, KnobValue]) -> None:
 
 
 @contextmanager
-def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[_Session]:  # noqa: A001 - the protocol's name
+def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[_Session]:
     """Open a session of ONNX Runtime.
 
     Raises:

@@ -211,7 +211,7 @@ class CudaSession(DeviceSession):
 
 
 @contextmanager
-def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  # noqa: A001 - the protocol's name
+def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:
     """Move, convert and compile the module; on exit restore process-wide settings."""
     check(config)
     _check_values(model)

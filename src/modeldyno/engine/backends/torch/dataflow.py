@@ -145,12 +145,12 @@ def _unseen() -> Iterator[None]:
     from torch.nn.modules import module as modules  # heavy
     from torch.utils import _python_dispatch  # heavy
 
-    hooks: tuple[Any, ...] = (modules._global_forward_pre_hooks, modules._global_forward_hooks)  # noqa: SLF001 - no other way
+    hooks: tuple[Any, ...] = (modules._global_forward_pre_hooks, modules._global_forward_hooks)
     ours = {key for table in hooks for key, hook in table.items() if hook.__module__.startswith(_OURS)}
-    tables = (*hooks, modules._global_forward_hooks_always_called)  # noqa: SLF001 - the same
+    tables = (*hooks, modules._global_forward_hooks_always_called)
     with ExitStack() as stack:
-        stack.enter_context(overrides._pop_mode_temporarily())  # noqa: SLF001 - the same
-        stack.enter_context(_python_dispatch._pop_mode_temporarily())  # noqa: SLF001 - the same
+        stack.enter_context(overrides._pop_mode_temporarily())
+        stack.enter_context(_python_dispatch._pop_mode_temporarily())
         for table in tables:
             own = {key: table.pop(key) for key in ours & table.keys()}
             stack.callback(table.update, own)
@@ -190,7 +190,7 @@ class _Recorder:
         class Functions(TorchFunctionMode):
             def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
                 del types
-                return recorder.record_call(func, args, kwargs or {}, sys._getframe(1))  # noqa: SLF001 - the caller's frame
+                return recorder.record_call(func, args, kwargs or {}, sys._getframe(1))
 
         class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]  # not annotated
             def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -253,11 +253,11 @@ class _Recorder:
         """Run compiled code without being seen by modes and hooks, and record it as one step."""
         from torch import overrides  # heavy
 
-        innermost: Any = overrides._get_current_function_mode()  # type: ignore[no-untyped-call]  # noqa: SLF001 - no other way
+        innermost: Any = overrides._get_current_function_mode()  # type: ignore[no-untyped-call]
         is_first = self._functions is not None and innermost is self._functions
         if not is_first or self._full:
             return code(*args, **kwargs)
-        line = _users_line(sys._getframe(1))  # noqa: SLF001 - the caller's frame
+        line = _users_line(sys._getframe(1))
         entry = _Entry(name, self._scope(), self._values((args, kwargs)), line)
         before = _compiled_frames()
         with _unseen():
@@ -314,7 +314,7 @@ class _Recorder:
         if not tensors or not any(parameter.requires_grad for parameter in module.parameters()):
             return
         used: list[bool] = []
-        self._tracked.append((type(module).__name__, _users_line(sys._getframe(2)), used))  # noqa: SLF001 - the caller's frame
+        self._tracked.append((type(module).__name__, _users_line(sys._getframe(2)), used))
         self._open = _Entry("", "", ())  # to register a hook is no step of the code
         for tensor in tensors:
             tensor.register_hook(lambda _gradient: used.append(True))
@@ -347,7 +347,7 @@ class _Recorder:
             return func(*args, **kwargs)
         standalone = entry is None
         if entry is None:
-            entry = _Entry(str(func._schema.name), self._scope(), self._values((args, kwargs)))  # noqa: SLF001 - no other way
+            entry = _Entry(str(func._schema.name), self._scope(), self._values((args, kwargs)))
             self._entries.append(entry)
         entry.writes |= self._written_storages(func, args, kwargs)
         awaited = self._values(self._awaited_tensors(func, args))
@@ -372,7 +372,7 @@ class _Recorder:
 
     def _awaited_tensors(self, func: Any, args: Sequence[Any]) -> Any:
         """Return the tensors whose values the host waits for."""
-        name = func._schema.name.rpartition("::")[2]  # noqa: SLF001 - no other way
+        name = func._schema.name.rpartition("::")[2]
         if name in {"index", "index_put", "index_put_"}:
             kinds = {self._torch.bool, self._torch.uint8}
             return [tensor for tensor in _tensors(args[1]) if tensor.dtype in kinds]
@@ -380,7 +380,7 @@ class _Recorder:
 
     def _written_storages(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> frozenset[int]:
         written = []
-        for index, argument in enumerate(func._schema.arguments):  # noqa: SLF001 - no other way
+        for index, argument in enumerate(func._schema.arguments):
             if argument.alias_info is not None and argument.alias_info.is_write:
                 written.append(args[index] if index < len(args) else kwargs.get(argument.name))
         return self.storages(_tensors(written)) if written else frozenset()

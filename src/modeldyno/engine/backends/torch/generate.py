@@ -21,7 +21,7 @@ from modeldyno.base.errors import RequestError
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping
 
-    from torch import Tensor, UntypedStorage, device  # noqa: TC004 - a dataclass, but no document
+    from torch import Tensor, UntypedStorage, device
     from torch.nn import Module
 
 _TOKENS, _MASK = "input_ids", "attention_mask"
@@ -106,7 +106,7 @@ class TorchDecoding:
         import torch  # heavy
 
         outputs = self.call(**_step_inputs(self.model, ids, arguments, first=first), return_dict=True)
-        update = self.model._update_model_kwargs_for_generation  # noqa: SLF001 - there is no other way
+        update = self.model._update_model_kwargs_for_generation
         arguments.update(update(outputs, arguments, is_encoder_decoder=self.model.config.is_encoder_decoder))
         self.left = tuple(arguments[name] for name in _CACHES if arguments.get(name) is not None)
         return torch.cat([ids, outputs.logits[:, -1].argmax(-1, keepdim=True)], dim=-1)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
     from numpy import ndarray
-    from torch import Tensor, device, dtype  # noqa: TC004 - a dataclass, but no document
+    from torch import Tensor, device, dtype
 
 _IMAGES = 4
 """Number of dimensions of a batch of images, to which channels_last applies."""

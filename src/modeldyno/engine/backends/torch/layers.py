@@ -99,7 +99,7 @@ def _parts(callee: Any, named: ModuleFilter) -> list[HookedModule]:
         if _is_compiled(module):
             compiled.append(f"{path}." if path else "")
         if path and not _is_compiled_in_place(module):
-            hooked = bool(module._forward_hooks or module._forward_pre_hooks)  # noqa: SLF001 - there is no public way
+            hooked = bool(module._forward_hooks or module._forward_pre_hooks)
             entry = parts.get(id(module), HookedModule(module, _class_name(module), (), few or hooked))
             parts[id(module)] = replace(entry, paths=(*entry.paths, path))
     return [part for part in parts.values() if any(named(path, part.kind) for path in part.paths)]

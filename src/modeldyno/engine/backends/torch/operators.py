@@ -94,7 +94,7 @@ def record_operators(name: str) -> Callable[[], Callable[[], tuple[Occurrence, .
 
     block: Any = torch.profiler.record_function(f"{_MODULE}{name}")
     cuda: Any = torch.cuda
-    if torch.autograd.profiler._is_profiler_enabled:  # noqa: SLF001 - torch's own ranges ask it
+    if torch.autograd.profiler._is_profiler_enabled:
         block.__enter__()
         return lambda: _end_range(block)
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # keeps the profiler from logging
@@ -124,7 +124,7 @@ def _ranges_of_modules() -> Iterator[None]:
 
     ranges: list[Any] = []
     # A tenth of the cost of record_function, where this version has it.
-    make_range: Any = getattr(torch._C._profiler, "_RecordFunctionFast", torch.profiler.record_function)  # noqa: SLF001
+    make_range: Any = getattr(torch._C._profiler, "_RecordFunctionFast", torch.profiler.record_function)
 
     def begin(path: str) -> None:
         ranges.append(make_range(f"{_WITHIN}{path}"))

@@ -15,16 +15,16 @@ from modeldyno.engine.backends.torch import memory as torch_memory
 from modeldyno.engine.trace.memory_category import Category
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence  # noqa: TC004 - as below
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from torch import Tensor, device  # noqa: TC004 - a dataclass, but no document
-    from torch.nn import Module  # noqa: TC004 - the same
-    from torch.optim import Optimizer  # noqa: TC004 - the same
+    from torch import Tensor, device
+    from torch.nn import Module
+    from torch.optim import Optimizer
 
     from modeldyno.engine.backends.torch.inputs import Placement
     from modeldyno.engine.trace.allocations import AllocationRecord
     from modeldyno.models.interface import Feed
-    from modeldyno.models.torch_signature import Forward  # noqa: TC004 - the same
+    from modeldyno.models.torch_signature import Forward
 
 _COPY, _FORWARD, _BACKWARD, _OPTIMIZER = "copy", "forward", "backward", "optimizer"
 """The stages of a step; the last one also frees the gradients."""

@@ -142,13 +142,13 @@ def _multi_head_attention(node: OnnxNode, values: Values) -> list[InferredType]:
     query, kind, heads = shape_at(values, 0), _dtype(values, 0), node.attributes["num_heads"]
     batch, length = query[:2]
     value = query if value_at(values, 2) is None else shape_at(values, 2)
-    if len(query) == 5:  # noqa: PLR2004 - (batch, length, heads, 3, width)
+    if len(query) == 5:
         hidden, total = heads * query[-1], length
     elif value_at(values, 2) is None:  # keys and values are packed: (batch, length, heads, 2, width)
         packed = shape_at(values, 1)
         hidden, total = heads * packed[-1], packed[1]
     else:
-        hidden, total = (value[-1], value[1]) if len(value) == 3 else (heads * value[3], value[2])  # noqa: PLR2004
+        hidden, total = (value[-1], value[1]) if len(value) == 3 else (heads * value[3], value[2])
     total += 0 if value_at(values, 6) is None else shape_at(values, 6)[2]
     present = InferredType((batch, heads, total, hidden // heads), kind)
     return [InferredType((batch, length, hidden), kind), present, present]

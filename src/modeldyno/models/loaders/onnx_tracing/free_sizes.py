@@ -93,7 +93,7 @@ def _metadata_image_size(model: Proto) -> Shape:
             except ValueError:
                 return ()
             sizes = sizes if isinstance(sizes, list) else [sizes, sizes]
-            if len(sizes) == 2 and all(isinstance(side, int) for side in sizes):  # noqa: PLR2004 - height, width
+            if len(sizes) == 2 and all(isinstance(side, int) for side in sizes):
                 return tuple(sizes)
     return ()
 
@@ -158,7 +158,7 @@ def _convolution(node: Proto, position: int, shapes: list[Shape | None], _: Mapp
 def _product(node: Proto, position: int, shapes: list[Shape | None], _: Mapping[str, Proto]) -> Places:
     """The last axis of a two-dimensional matrix; with more dimensions its position is unknown."""
     weight = shapes[1]
-    if position or not weight or len(weight) != 2:  # noqa: PLR2004 - a matrix
+    if position or not weight or len(weight) != 2:
         return {}
     return {1: weight[1 if _attribute(node, "transB", 0) else 0]}
 
@@ -168,7 +168,7 @@ def _recurrence(_: Proto, position: int, shapes: list[Shape | None], __: Mapping
     weight, recurrence = shapes[1], shapes[2]
     if position == 0 and weight:
         return {2: weight[2]}
-    return {0: recurrence[0], 2: recurrence[2]} if position > 4 and recurrence else {}  # noqa: PLR2004 - initial_h
+    return {0: recurrence[0], 2: recurrence[2]} if position > 4 and recurrence else {}
 
 
 def _reshape(node: Proto, position: int, _: list[Shape | None], constants: Mapping[str, Proto]) -> Places:

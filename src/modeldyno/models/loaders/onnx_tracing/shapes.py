@@ -70,7 +70,7 @@ def is_view(node: OnnxNode, values: Values) -> bool:
     """Whether the first output shares the first input's memory; Dropout does at inference."""
     if node.domain or node.kind not in VIEWS:
         return False
-    mode = values[2] if node.kind == "Dropout" and len(values) > 2 else None  # noqa: PLR2004 - training_mode
+    mode = values[2] if node.kind == "Dropout" and len(values) > 2 else None
     return mode is None or mode.data is None or not mode.data.any()
 
 
@@ -193,7 +193,7 @@ def _compress(node: OnnxNode, values: Values, _: int) -> tuple[int, ...]:
 def _suppressed_boxes(_: OnnxNode, values: Values, __: int) -> tuple[int, ...]:
     """Upper bound of boxes that suppression keeps per class: the requested number, or all."""
     batch, classes, boxes = shape_at(values, 1)
-    requested = values[2] if len(values) > 2 else None  # noqa: PLR2004 - max_output_boxes_per_class
+    requested = values[2] if len(values) > 2 else None
     if requested is not None and requested.data is not None:
         boxes = min(boxes, int(requested.data.max(initial=0)))
     return batch * classes * boxes, 3

@@ -351,7 +351,7 @@ class GraphWalk:
     ) -> list[GraphValue | None] | None:
         """Unroll a Scan over the axes of its inputs, except that of opset 8, which has a batch."""
         scanned = node.attributes.get("num_scan_inputs")
-        if scanned is None or node.schema is None or node.schema.since_version < 9:  # noqa: PLR2004
+        if scanned is None or node.schema is None or node.schema.since_version < 9:
             return None
         sources = values[len(values) - scanned :]
         axes = node.attributes.get("scan_input_axes", (0,) * scanned)

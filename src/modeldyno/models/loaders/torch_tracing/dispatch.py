@@ -139,7 +139,7 @@ class MetaDispatchMode(TorchDispatchMode):
         torch.__future__.set_swap_module_params_on_conversion(True)
         Tensor.numpy = _numpy_of_plain  # type: ignore[method-assign,assignment]
         torch.tensor, torch.as_tensor = _with_plain_numbers(_TENSOR), _with_plain_numbers(_AS_TENSOR)
-        torch._VF._pad_packed_sequence = pad_packed_sequence  # type: ignore[assignment]  # noqa: SLF001 - see there
+        torch._VF._pad_packed_sequence = pad_packed_sequence  # type: ignore[assignment]
         super().__enter__()
         return self
 
@@ -149,7 +149,7 @@ class MetaDispatchMode(TorchDispatchMode):
         MODE_STACK.pop()
         if not MODE_STACK:
             del Tensor.numpy
-            del torch._VF._pad_packed_sequence  # noqa: SLF001 - uncovers torch's own
+            del torch._VF._pad_packed_sequence
             torch.tensor, torch.as_tensor = _TENSOR, _AS_TENSOR
 
     def __torch_dispatch__(
@@ -158,7 +158,7 @@ class MetaDispatchMode(TorchDispatchMode):
         """Run an operator on meta tensors; a tensor subclass that wraps others gets to handle it first."""
         if any(kind is not MetaTensor and hasattr(kind, "__tensor_flatten__") for kind in types):
             return NotImplemented
-        if isinstance(func, torch._ops.HigherOrderOperator):  # noqa: SLF001 - no public name
+        if isinstance(func, torch._ops.HigherOrderOperator):
             if (rule := HIGHER_ORDER_RULES.get(func.name())) is not None:
                 return rule(self, args)
             raise RequestError(
@@ -200,7 +200,7 @@ class MetaDispatchMode(TorchDispatchMode):
         values = plain.detach().clone() if _steers(plain) else None
         try:
             storage = plain.untyped_storage()
-            key, size = storage._cdata, storage.nbytes()  # noqa: SLF001 - the storage's identity
+            key, size = storage._cdata, storage.nbytes()
         except (NotImplementedError, RuntimeError):  # sparse, quantised or otherwise without a plain storage
             meta_tensor = self.wrap_meta(
                 torch.empty(plain.shape, dtype=_plain_dtype(plain), device=META), values
@@ -443,7 +443,7 @@ def _steers(plain: Tensor) -> bool:
 
 def _stored_elements(tensor: Tensor) -> int | None:
     if tensor.layout is torch.sparse_coo:
-        return int(tensor._nnz())  # noqa: SLF001 - of a tensor that need not be coalesced
+        return int(tensor._nnz())
     return None if tensor.layout is torch.strided else tensor.values().numel()
 
 
@@ -471,7 +471,7 @@ def _numpy_of_plain(self: Tensor, *, force: bool = False) -> Any:
     if meta_tensor is not None and (meta_tensor.known_values is not None or not meta_tensor.handle.valid):
         return meta_tensor.numpy(force=force)
     with dispatch_off():
-        return torch._C.TensorBase.numpy(self, force=force)  # noqa: SLF001 - the replaced method
+        return torch._C.TensorBase.numpy(self, force=force)
 
 
 def _with_plain_numbers(make: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -508,7 +508,7 @@ class AssumedFlags:
 
 def _call_site() -> CallSite:
     """Return the call stack; layers that one loop calls are at the same place."""
-    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - no public name
+    frame: FrameType | None = sys._getframe(1)
     calls: list[tuple[CodeType, int]] = []
     while frame is not None:
         calls.append((frame.f_code, frame.f_lasti))

@@ -353,7 +353,7 @@ def _make_input(
     shape = tuple(int(d) for d in spec.shape or ())
     values = None
     if array is not None and array.size <= _MAX_INPUT_VALUES:
-        with torch.utils._python_dispatch._disable_current_modes():  # noqa: SLF001 - no public name
+        with torch.utils._python_dispatch._disable_current_modes():
             values = torch.tensor(array, dtype=dtype)
     elif not (dtype.is_floating_point or dtype.is_complex):
         size = 1
@@ -361,7 +361,7 @@ def _make_input(
             size *= dimension
         if size <= _MAX_INPUT_VALUES:
             integers = random_arrays.draw_array(replace(spec, shape=shape), (0,))
-            with torch.utils._python_dispatch._disable_current_modes():  # noqa: SLF001 - no public name
+            with torch.utils._python_dispatch._disable_current_modes():
                 values = torch.from_numpy(integers)
     meta_tensor = dispatch_mode.make_tensor(shape, dtype, values)
     memory = recorder.memory_of(meta_tensor)

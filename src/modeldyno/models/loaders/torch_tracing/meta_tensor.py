@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _CPU = torch.device("cpu")
 
 Values = Tensor | None
-_OFF = torch._C._DisableTorchDispatch  # noqa: SLF001 - no public name
+_OFF = torch._C._DisableTorchDispatch
 META = torch.device("meta")
 MAX_KNOWN_ELEMENTS = 2**20
 """Maximum number of elements of a tensor whose values are kept."""
@@ -103,7 +103,7 @@ class MetaTensor(Tensor):
     guess: str | None
     """Assumption behind the values; recorded once control flow depends on them."""
 
-    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]  # noqa: SLF001 - as a plain tensor has none
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
 
     @staticmethod
     def __new__(  # noqa: PYI034 - a tensor's own protocol
@@ -114,7 +114,7 @@ class MetaTensor(Tensor):
         guess: str | None = None,
     ) -> MetaTensor:
         """Wrap a tensor of the meta device."""
-        meta_tensor: MetaTensor = Tensor._make_wrapper_subclass(  # noqa: SLF001 - the documented way
+        meta_tensor: MetaTensor = Tensor._make_wrapper_subclass(
             cls,
             backing.shape,
             strides=backing.stride(),
@@ -199,7 +199,7 @@ class MetaTensor(Tensor):
             with torch.no_grad():
                 result = self.detach().clone().requires_grad_(self.requires_grad)
             if getattr(self, "_is_param", False):
-                result._is_param = True  # noqa: SLF001 - how torch marks a parameter that is a subclass
+                result._is_param = True
             memo[id(self)] = result
         return memo[id(self)]
 
@@ -261,7 +261,7 @@ class OpTraits:
 @cache
 def traits_of(func: Any) -> OpTraits:
     """Read the properties of an operator from its schema, cached."""
-    schema = func._schema  # noqa: SLF001 - the only handle that has it
+    schema = func._schema
     write = [a.alias_info is not None and a.alias_info.is_write for a in schema.arguments]
     return OpTraits(
         name=schema.name.replace("::", "."),

@@ -63,7 +63,7 @@ class OpCall:
             self.meta_tensors[id(meta)] = meta_tensor
             if meta_tensor is not value:
                 self.plain_tensors[id(meta)] = value
-            self.handles[meta.untyped_storage()._cdata] = meta_tensor.handle  # noqa: SLF001 - identity
+            self.handles[meta.untyped_storage()._cdata] = meta_tensor.handle
             if meta_tensor.known_values is None or not meta_tensor.handle.valid:
                 self.all_known = False
             self.guess = self.guess or meta_tensor.guess
@@ -79,7 +79,7 @@ class OpCall:
             if same is not None:
                 self.outputs.append(same)
                 return self.plain_tensors.get(id(meta), same)
-            handle = self.handles.get(meta.untyped_storage()._cdata)  # noqa: SLF001 - identity
+            handle = self.handles.get(meta.untyped_storage()._cdata)
             values = value if isinstance(value, Tensor) and is_small(value) else None
             self.fresh |= handle is None
             guess = None if values is None else self.guess
@@ -119,7 +119,7 @@ def shape_key(value: Any) -> Any:
 def output_layouts(out: Any, op_call: OpCall) -> Any:
     """Return the layouts of tensors with memory of their own; None if any shares memory."""
     if isinstance(out, Tensor):
-        shared = id(out) in op_call.meta_tensors or out.untyped_storage()._cdata in op_call.handles  # noqa: SLF001 - identity
+        shared = id(out) in op_call.meta_tensors or out.untyped_storage()._cdata in op_call.handles
         plain = out.layout is torch.strided and not out.storage_offset() and not out.is_quantized
         return (out.shape, out.stride(), out.dtype) if plain and not shared else None
     if isinstance(out, list | tuple):

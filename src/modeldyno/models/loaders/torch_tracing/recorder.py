@@ -70,8 +70,8 @@ class Recorder:
     def scope(self) -> str:
         """The module at work; in backward the one that made the autograd node."""
         if self.phase is Phase.BACKWARD:
-            node: Any = torch._C._current_autograd_node()  # noqa: SLF001 - no public name
-            return "" if node is None else self.nodes.get(node._sequence_nr(), "")  # noqa: SLF001 - the same
+            node: Any = torch._C._current_autograd_node()
+            return "" if node is None else self.nodes.get(node._sequence_nr(), "")
         return self.path[-1]
 
     def allocate(self, size: int) -> int:
@@ -98,7 +98,7 @@ class Recorder:
         meta_tensors = tuple(self._meta_tensors(call))
         scope = self._owning_module(meta_tensors)
         if self.phase is Phase.FORWARD and torch.is_grad_enabled():
-            self.nodes[torch._C._autograd._get_sequence_nr() - 1] = scope  # noqa: SLF001 - no public name
+            self.nodes[torch._C._autograd._get_sequence_nr() - 1] = scope
         if not call.fresh:
             return
         arguments = dict(zip(call.trait.arguments, map(self._argument, call.args), strict=False))

@@ -61,7 +61,7 @@ def _attention_kernel(
         strided = torch.empty(value.shape[-1] if value.dim() else 1, dtype=value.dtype)
         return strided.as_strided(value.shape, strides).requires_grad_(value.requires_grad)
 
-    return torch._fused_sdp_choice(*map(thin, args), **{k: thin(v) for k, v in kwargs.items()})  # noqa: SLF001
+    return torch._fused_sdp_choice(*map(thin, args), **{k: thin(v) for k, v in kwargs.items()})
 
 
 def _nonzero(
@@ -408,7 +408,7 @@ def _grouped_product(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     first, second, ends = arguments["self"], arguments["mat2"], arguments.get("offs")
     groups: tuple[int, ...] = ()
     if first.dim() == second.dim():
-        groups = ((ends if ends is not None and first.dim() < 3 else first).shape[0],)  # noqa: PLR2004 - matrices
+        groups = ((ends if ends is not None and first.dim() < 3 else first).shape[0],)
     return first.new_empty(
         (*groups, first.shape[-2], second.shape[-1]), dtype=arguments.get("out_dtype") or first.dtype
     )
@@ -544,7 +544,7 @@ def _product(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 def _broadcasts(shape: tuple[int, ...], target: tuple[int, ...], *, operands: int) -> bool:
     """Whether the addend of a product broadcasts to it; a product of two has no addend."""
     pairs = zip(reversed(shape), reversed(target), strict=False)
-    return operands == 2 or (len(shape) <= len(target) and all(dim in {1, size} for dim, size in pairs))  # noqa: PLR2004
+    return operands == 2 or (len(shape) <= len(target) and all(dim in {1, size} for dim, size in pairs))
 
 
 SHAPE_RULES: dict[str, Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]] = {

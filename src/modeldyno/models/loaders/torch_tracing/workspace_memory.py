@@ -100,7 +100,7 @@ def _product(*names: str) -> Callable[[Mapping[str, Any], tuple[Tensor, ...]], i
 
 
 def _is_blocked(source: Tensor, weight: Tensor, arguments: Mapping[str, Any]) -> bool:
-    large = all(size > 3 for size in weight.shape[2:])  # noqa: PLR2004 - of ConvParams::use_mkldnn
+    large = all(size > 3 for size in weight.shape[2:])
     return bool(
         arguments.get("groups", 1) > 1 or large or source.shape[0] > 1 or source.size > _MAX_NATIVE_ELEMENTS
     )

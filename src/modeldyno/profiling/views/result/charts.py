@@ -228,7 +228,7 @@ def memory_chart(result: Result) -> Iterator[Plot]:
     lines = {name: unpack_samples(line) for name, line in timeline.levels.items()}
     levels = {name: line for name, line in lines.items() if name not in BEFORE}
     preexisting = sum(float(line.max()) for name, line in lines.items() if name in BEFORE and len(line))
-    if len(times) < 2 or not any(line.any() for line in levels.values()):  # noqa: PLR2004 - a line has ends
+    if len(times) < 2 or not any(line.any() for line in levels.values()):
         return
     yield Plot(
         title=f"Memory in use over one {call_or_step(result)}",
@@ -276,7 +276,7 @@ def draw_request_stages(
     """
     loads = [(load, parts) for load, parts in loads if parts]
     names = dict.fromkeys(name for _, parts in loads for name in parts)
-    if len(names) < 2:  # noqa: PLR2004 - one part is no division
+    if len(names) < 2:
         return
     yield Stack(
         title=title,

@@ -28,7 +28,7 @@ def summary(results: Sequence[Result]) -> Table:
         ("Memory footprint", "memory_peak", _SMALLER),
         ("Execution time", "latency", _FASTER),
     )
-    two = len(results) == 2  # noqa: PLR2004 - a pair
+    two = len(results) == 2
     names = short_model_names(results)
     titles = (f"{name}>" for name in (*names, *(["Enhancement"] if two else [])))
     return make_table(
@@ -49,7 +49,7 @@ def _row_cells(results: Sequence[Result], metric: str, adjectives: tuple[str, st
             yield format_quantity(value, SECONDS, 3)
         else:
             yield amount(value, nouns.get(metric, "B"))
-    if len(values) == 2:  # noqa: PLR2004 - a pair
+    if len(values) == 2:
         one, other = values
         yield "—" if one is None or other is None else ratio(one, other, adjectives, 3)
 

@@ -57,7 +57,7 @@ class ModuleNode:
 def build_module_tree(result: Result) -> ModuleNode | None:
     """Build the module tree; None if no modules were analysed."""
     outline = result.outline
-    if outline is None or len(outline.modules) < 2 or outline.modules[0].path:  # noqa: PLR2004 - whole and part
+    if outline is None or len(outline.modules) < 2 or outline.modules[0].path:
         return None
     values = {(m.metric, m.scope): number(m)[0] for m in result.measurements if m.metric in NUMBERS}
     paths = {module.path for module in outline.modules}

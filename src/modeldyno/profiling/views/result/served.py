@@ -179,7 +179,7 @@ def redundant_metrics(result: Result) -> frozenset[str]:
     closed = load is not None and load.closed and result.job.backend != IMPORTED
     return frozenset((
         *(("first_token_service_time",) if closed else ()),
-        *(("request_rate",) if len(rates) == 2 and rates[0] == rates[1] else ()),  # noqa: PLR2004 - both
+        *(("request_rate",) if len(rates) == 2 and rates[0] == rates[1] else ()),
         *(("requests",) if errors is not None and not errors.value else ()),
         *(("inter_chunk_latency",) if is_streamed(result) and result.find("inter_token_latency") else ()),
     ))  # fmt: skip

@@ -52,7 +52,7 @@ def _onnx(path: str, outputs: Sequence[str], threads: int, device: str) -> Calla
 
     def run(arrays: Arrays) -> Arrays:
         feed = {name: _strings(array) if name in text else array for name, array in arrays.items()}
-        return dict(zip(outputs, session.run(list(outputs), feed)))  # noqa: B905 - servers run old Pythons
+        return dict(zip(outputs, session.run(list(outputs), feed)))
 
     return run
 
@@ -75,10 +75,7 @@ def _torch(
         with torch.inference_mode():
             results = module(*tensors)
         leaves = [leaf for leaf in _leaves(results) if isinstance(leaf, torch.Tensor)]
-        return {
-            name: leaf.cpu().numpy()
-            for name, leaf in zip(outputs, leaves)  # noqa: B905 - servers run old Pythons
-        }
+        return {name: leaf.cpu().numpy() for name, leaf in zip(outputs, leaves)}
 
     return run
 
@@ -117,8 +114,7 @@ def run_batched(run: Callable[[Arrays], Arrays], requests: list[Arrays]) -> list
         return [run(request) for request in requests]
     ends = np.cumsum(sizes)
     return [
-        {name: array[end - size : end] for name, array in joined.items()}
-        for size, end in zip(sizes, ends)  # noqa: B905 - servers run old Pythons
+        {name: array[end - size : end] for name, array in joined.items()} for size, end in zip(sizes, ends)
     ]
 
 
@@ -149,9 +145,9 @@ class Tally:
 
     def __init__(self, folder: str) -> None:
         """Create a file for this process; other processes may have files in the folder."""
-        name = os.path.join(folder, f"{os.getpid()}-{time.monotonic_ns()}.tally")  # noqa: PTH118
+        name = os.path.join(folder, f"{os.getpid()}-{time.monotonic_ns()}.tally")
         size = (self.FIELDS + self.SIZES) * 8
-        with open(name, "w+b") as file:  # noqa: PTH123
+        with open(name, "w+b") as file:
             file.truncate(size)
             self._numbers = memoryview(mmap.mmap(file.fileno(), size)).cast("d")
 
@@ -168,4 +164,4 @@ class Tally:
 
 def sibling_path(path: str, name: str) -> str:
     """Return the path of a file in the same directory as another file."""
-    return os.path.join(os.path.dirname(os.path.abspath(path)), name)  # noqa: PTH100, PTH118, PTH120
+    return os.path.join(os.path.dirname(os.path.abspath(path)), name)

@@ -41,9 +41,9 @@ def _load(folder: str) -> None:
     sys.path.insert(0, folder)
     import runner  # found in the archive
 
-    with open(os.path.join(folder, "settings.json"), encoding="utf-8") as file:  # noqa: PTH118, PTH123
+    with open(os.path.join(folder, "settings.json"), encoding="utf-8") as file:
         settings = json.load(file)
-    path = os.path.join(folder, settings["file"])  # noqa: PTH118
+    path = os.path.join(folder, settings["file"])
     _STATE["runner"] = runner
     _STATE["settings"] = settings
     _STATE["tally"] = runner.Tally(settings["tally"])

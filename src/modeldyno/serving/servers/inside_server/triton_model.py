@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import triton_python_backend_utils as triton
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120 - the directory of runner.py
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import runner
 
@@ -54,7 +54,7 @@ class TritonPythonModel:
             return [triton.InferenceResponse(output_tensors=[], error=failure) for _ in requests]
         return [
             triton.InferenceResponse(output_tensors=self._tensors(request, arrays))
-            for request, arrays in zip(requests, results)  # noqa: B905 - servers run old Pythons
+            for request, arrays in zip(requests, results)
         ]
 
     def _tensors(self, request: Any, arrays: dict[str, Any]) -> list[Any]:
