@@ -5,6 +5,7 @@ A test compares the pages with what this gives.
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 import textwrap
@@ -249,7 +250,46 @@ def _signature(function: Callable[..., object]) -> str:
     return re.sub(r"<function (\w+)[^>]*>|<[^>]*>", r"\1...", text)
 
 
+def benches() -> str:
+    """The table of benches: what each asks, which command runs it, and the pages that cite it."""
+    root = HERE.parent.parent
+    pages = {
+        page: page.read_text("utf-8")
+        for page in sorted(root.glob("docs/*/*.md"))
+        if page.name != "benches.md"
+    }
+    target, targets = "", defaultdict(list)
+    for line in (root / "Makefile").read_text("utf-8").splitlines():
+        target = match[1] if (match := re.match(r"(\S+):", line)) else target
+        for name in re.findall(r"bench/(\w+)\.py", line):
+            targets[name] += [target] if target.startswith(("bench", "gate")) else []
+    rows = []
+    for script in sorted((root / "bench").glob("*.py")):
+        question = (ast.get_docstring(ast.parse(script.read_text("utf-8"))) or "").partition("\n\n")[0]
+        runs = f"`make {targets[script.stem][-1]}`" if targets[script.stem] else ""
+        cited = ", ".join(
+            f"[{page.stem}](../{page.parent.name}/{page.name})"
+            for page, text in pages.items()
+            if f"bench/{script.name}" in text and page.parent.name != "decisions"
+        )
+        rows.append(f"| `{script.name}` | {' '.join(question.split())} | {runs} | {cited} |")
+    return "\n".join(
+        [
+            "# Benches",
+            "",
+            "Each claim about speed is a ratio against a peer in one alternating run: `python bench/NAME.py`,",
+            "or the make target that installs what it needs.",
+            "",
+            "| script | what it asks | target | cited by |",
+            "|---|---|---|---|",
+            *rows,
+            "",
+        ]
+    )
+
+
 PAGES = {
+    "benches.md": benches,
     "python.md": python,
     "metrics.md": metrics,
     "doubts.md": doubts,
