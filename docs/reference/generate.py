@@ -277,7 +277,7 @@ def benches() -> str:
         [
             "# Benches",
             "",
-            "Each claim about speed is a ratio against a peer in one alternating run: `python bench/NAME.py`,",
+            "A claim about speed is a ratio against a peer in one alternating run: `python bench/NAME.py`,",
             "or the make target that installs what it needs.",
             "",
             "| script | what it asks | target | cited by |",
