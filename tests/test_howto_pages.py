@@ -79,7 +79,7 @@ def test_the_commands_of_the_page_on_the_registry_work(
         with pytest.raises(SystemExit) as left:
             main(shlex.split(question)[2:])
         assert left.value.code in {0, 5}
-    monkeypatch.setattr(modeldyno, "work", lambda **_: None)
+    monkeypatch.setattr(modeldyno.registry, "work", lambda **_: None)
     (python,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     exec(python, {})
 

@@ -14,7 +14,8 @@ from modeldyno import gate
 from modeldyno.base import codec, plugins
 from modeldyno.base.errors import RequestError, RunFailed
 from modeldyno.base.metrics.constraints import Verdict
-from modeldyno.base.metrics.measurement import Distribution, Measurement
+from modeldyno.base.metrics.doubt import Doubt
+from modeldyno.base.metrics.measurement import Distribution, Measurement, observed_number
 from modeldyno.base.metrics.measurement_plan import Plan
 from modeldyno.compat import Figures, detect_regressions, load_baseline
 from modeldyno.errors import UndecidedWarning
@@ -92,6 +93,20 @@ def test_one_process_on_each_side_is_undecided_aloud() -> None:
         ["latency.p50"],
     )
     assert str(regressions).startswith("undecided: latency.p50 4.1")
+
+
+def test_what_neighbours_leave_open_is_said_to_be_theirs() -> None:
+    """More processes would not decide it, a quiet machine would."""
+    before = alone(0.0041)
+    noisy = alone(
+        0.02,
+        measurements=(*alone(0.02).measurements, observed_number("foreign_cpu", 1.9)),
+        doubts=(Doubt(code="interference", seen="1.9 cores were busy with others", advice="measure again"),),
+    )
+    with pytest.warns(
+        UndecidedWarning, match="Other processes may have .*; measure both again while the machine"
+    ):
+        assert not detect_regressions(before, noisy)
 
 
 def test_what_one_process_leaves_open_is_measured_again_in_five() -> None:

@@ -14,6 +14,7 @@ from modeldyno.base.metrics.constraints import Verdict
 from modeldyno.base.metrics.doubt import FEW_PROCESSES
 from modeldyno.base.metrics.measurement_plan import LENGTHS
 from modeldyno.base.progress import showing_progress
+from modeldyno.base.result.slowdown import MOMENTS, explain_slowdown, slowdown_by_others
 from modeldyno.base.stats.schedule import PLAN
 from modeldyno.base.stats.units import read_time
 from modeldyno.comparison.api.compare import size_texts
@@ -182,7 +183,9 @@ def detect_regressions(
         regressions = Regressions(check_stored(before, after, question))
     if regressions.verdict is Verdict.UNDECIDED:
         text = f"Whether {after.name} is worse than its baseline is {str(regressions).rstrip('.')}."
-        warnings.warn(UndecidedWarning(f"{text} {_how_to_decide(before, after)}"), stacklevel=3)
+        warnings.warn(
+            UndecidedWarning(f"{text} {_how_to_decide(before, after, regressions.undecided)}"), stacklevel=3
+        )
     return regressions
 
 
@@ -199,7 +202,11 @@ def _measure_again(current: Result | Figures | str | Path, measured: Result) -> 
     return result if digests[0] == digests[1] else None
 
 
-def _how_to_decide(before: Result, after: Result) -> str:
+def _how_to_decide(before: Result, after: Result, undecided: Sequence[Change]) -> str:
+    slowed = [slowdown_by_others(side, change.query) for side in (before, after) for change in undecided]
+    why = explain_slowdown(max(slowed, default=1.0), "one side")
+    if why is not None and max(slowed) > 1 + MOMENTS:
+        return f"{why[0].upper()}{why[1:]}; measure both again while the machine has nothing else to do."
     few = [
         side
         for side, result in (("the baseline", before), ("the current one", after))
