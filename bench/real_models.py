@@ -44,7 +44,7 @@ MADE, COUNTS = "made", "counts.json"
 """Folder of what was made here, and the parameters of each file by the library that trained it."""
 ANSWERS = "answers.jsonl"
 """A line for each file that was asked, so that a table that was interrupted goes on."""
-LEAST = 90
+LEAST = 95
 """Files that must profile; the others are of TorchScript and OpenVINO, and tell nobody their sizes."""
 SUFFIXES = {
     ".h5", ".hdf5", ".jit", ".joblib", ".json", ".keras", ".onnx", ".pt", ".pt2", ".tflite", ".txt", ".xml",
