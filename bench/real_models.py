@@ -125,9 +125,10 @@ def main() -> int:
         print(*PACKAGES)
         return 0
     kept = options.folder / ANSWERS
-    if not options.resume:
-        kept.unlink(missing_ok=True)
     answered = {row.file: row for row in kept_rows(kept)}
+    if not options.resume:
+        answered = {file: row for file, row in answered.items() if not fnmatch(row.name, options.only)}
+    kept.write_text("".join(map(written, answered.values())))
     print(
         f"{'file':<34} {'inspect':>7} {'profile':>7} {'parameters':>11} {'in file':>11} {'MACs':>15} "
         f"{'coverage':>8} {'time':>5}  assumed"
@@ -140,7 +141,7 @@ def main() -> int:
         if row is None:
             row = profile_and_inspect(file, options.max_time)
             with kept.open("a") as answers:
-                answers.write(json.dumps(asdict(row)) + "\n")
+                answers.write(written(row))
         print(line(row), flush=True)
         rows.append(row)
     return judge(rows, LEAST if options.only == "*" else len(rows))
@@ -152,6 +153,11 @@ def profile_and_inspect(file: Path, max_time: str) -> Row:
     inspected = ask("inspect", file)
     ran = ask("profile", file, "--max-time", max_time)
     return Row(str(file), inspected, ran, count_parameters(file), time.monotonic() - began)
+
+
+def written(row: Row) -> str:
+    """Return a row as a line of JSON."""
+    return json.dumps(asdict(row)) + "\n"
 
 
 def kept_rows(answers: Path) -> Iterator[Row]:
