@@ -98,7 +98,7 @@ def _noise(result: Result) -> str:
 
 
 _ALIKE = 3
-"""Inputs from which on those that differ in nothing but their names are one: a decoder has a cache a layer."""
+"""Inputs from which on those that differ in their names alone are one: a decoder has a cache a layer."""
 
 
 def _inputs(specs: Sequence[InputSpec]) -> Iterator[str]:
