@@ -6,10 +6,11 @@ python bench/real_models.py --only 'keras_*' [FOLDER]      the files of such nam
 python bench/real_models.py packages                       their names and versions
 
 20 packages ship files in their wheels, as strangers made them; 9 exporters and joblib write others, of
-networks that `made_models.py` trains, into a folder `made`. The parameters are counted a second time without
-ModelDyno: from the tensors in a file, or by the library that trained it. Ends with 1 where fewer than LEAST
-files profile, where a second count differs without an explanation, or where `inspect` counts what `profile`
-did not run.
+networks that `made_models.py` trains, into a folder `made`. Parameters and MACs are counted a second time
+without ModelDyno: parameters from the tensors in a file, or by the library that trained it; MACs of ONNX from
+the shapes of what ONNX Runtime ran (`executed_macs.py`), and of what was made here by hand. Ends with 1 where
+fewer than LEAST files profile, where a second count differs without an explanation, or where `inspect` counts
+what `profile` did not run.
 """
 
 from __future__ import annotations
@@ -27,8 +28,10 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from executed_macs import drawn, executed_macs
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / ".venv" / "real"
@@ -52,12 +55,18 @@ SUFFIXES = {
 """Of the files that were made; of those that were shipped only those of a model's own format."""
 SHIPPED = {".hdf5", ".jit", ".joblib", ".onnx", ".tflite"}
 EXPLAINED = {
-    ("face_detection_full_range.tflite", 1): "a bias of one number in float16, which the plain reading skips",
-    ("hey_jarvis.tflite", 1): "a bias of one number that goes into a branch",
-    ("model.onnx", 2): "hint_scale and pos_enc.scale, learned factors of one number",
-    ("nmp.tflite", 1): "a norm of one channel, folded to a factor of one number",
+    (
+        "face_detection_full_range.tflite",
+        "parameters",
+        1,
+    ): "a bias of one number in float16, which the plain reading skips",
+    ("hey_jarvis.tflite", "parameters", 1): "a bias of one number that goes into a branch",
+    ("model.onnx", "parameters", 2): "hint_scale and pos_enc.scale, learned factors of one number",
+    ("nmp.tflite", "parameters", 1): "a norm of one channel, folded to a factor of one number",
 }
-"""File and how many more parameters ModelDyno counts, to what the plain reading misses there."""
+"""File, metric, and how much more ModelDyno counts, to what the second count misses there."""
+LEARNED = {"coef_", "intercept_", "idf_", "a_", "b_", "mean_", "scale_"}
+"""Attributes of estimators that are numbers of the model."""
 FLOATS, BYTES = (1, 10, 11, 16), (2, 3)
 """Types of ONNX tensors that may be weights: floating-point numbers, and quantised ones."""
 TFLITE_WEIGHTS = (0, 1, 3, 9)
@@ -83,6 +92,7 @@ class Answer:
 
     code: int
     numbers: dict[str, float]
+    inputs: list[dict[str, Any]]
     assumed: str
     error: str
 
@@ -94,7 +104,8 @@ class Row:
     file: str
     inspected: Answer
     ran: Answer
-    counted: int | None
+    counted: dict[str, int | None]
+    """Parameters and MACs by the second counts; None where there is none."""
     seconds: float
 
     @property
@@ -107,10 +118,12 @@ class Row:
         """What was counted by the profile, else by the inspection."""
         return self.ran.numbers or self.inspected.numbers
 
-    @property
-    def difference(self) -> int:
-        """How many more parameters ModelDyno counts than the second count."""
-        return int(self.numbers["parameters"]) - (self.counted or 0)
+    def difference(self, metric: str) -> int | None:
+        """Return how much more ModelDyno counts than the second count; None where one of them is missing."""
+        counted = self.counted[metric]
+        if counted is None or metric not in self.numbers:
+            return None
+        return int(self.numbers[metric]) - counted
 
 
 def main() -> int:
@@ -130,8 +143,8 @@ def main() -> int:
         answered = {file: row for file, row in answered.items() if not fnmatch(row.name, options.only)}
     kept.write_text("".join(map(written, answered.values())))
     print(
-        f"{'file':<34} {'inspect':>7} {'profile':>7} {'parameters':>11} {'in file':>11} {'MACs':>15} "
-        f"{'coverage':>8} {'time':>5}  assumed"
+        f"{'file':<34} {'inspect':>7} {'profile':>7} {'parameters':>11} {'by others':>11} {'MACs':>14} "
+        f"{'by others':>14} {'coverage':>8} {'time':>5}  assumed"
     )
     rows = list[Row]()
     for file in distinct(options.folder):
@@ -148,11 +161,12 @@ def main() -> int:
 
 
 def profile_and_inspect(file: Path, max_time: str) -> Row:
-    """Ask both commands of a file, and count its parameters a second time."""
+    """Ask both commands of a file, and count its parameters and MACs a second time."""
     began = time.monotonic()
     inspected = ask("inspect", file)
     ran = ask("profile", file, "--max-time", max_time)
-    return Row(str(file), inspected, ran, count_parameters(file), time.monotonic() - began)
+    counted = {"parameters": count_parameters(file), "macs": count_macs(file, ran)}
+    return Row(str(file), inspected, ran, counted, time.monotonic() - began)
 
 
 def written(row: Row) -> str:
@@ -169,35 +183,38 @@ def kept_rows(answers: Path) -> Iterator[Row]:
 
 def line(row: Row) -> str:
     """Return a row as a line of the table."""
-    cells = [
-        "-" if (value := row.numbers.get(name)) is None else text.format(value)
-        for name, text in (("parameters", "{:,.0f}"), ("macs", "{:,.0f}"), ("coverage", "{:.0%}"))
+    values = [
+        row.numbers.get("parameters"),
+        row.counted["parameters"],
+        row.numbers.get("macs"),
+        row.counted["macs"],
     ]
-    counted = "-" if row.counted is None else f"{row.counted:,}"
+    parameters, by_others, macs, macs_by_others = ("-" if each is None else f"{each:,.0f}" for each in values)
+    coverage = f"{row.numbers['coverage']:.0%}" if "coverage" in row.numbers else "-"
     return (
-        f"{row.name[:34]:<34} {row.inspected.code:>7} {row.ran.code:>7} {cells[0]:>11} {counted:>11} "
-        f"{cells[1]:>15} {cells[2]:>8} {row.seconds:>4.0f}s  {row.ran.assumed or row.ran.error or 'nothing'}"
+        f"{row.name[:34]:<34} {row.inspected.code:>7} {row.ran.code:>7} {parameters:>11} {by_others:>11} "
+        f"{macs:>14} {macs_by_others:>14} {coverage:>8} {row.seconds:>4.0f}s  "
+        f"{row.ran.assumed or row.ran.error or 'nothing'}"
     )
 
 
 def judge(rows: list[Row], least: int) -> int:
     """Print what the rows say together, and return the exit code."""
     profiled = sum(row.ran.code == 0 for row in rows)
-    recounted = [row for row in rows if row.counted is not None and "parameters" in row.numbers]
-    reasons = [
-        (row.name, EXPLAINED.get((row.name, row.difference), "not explained"))
-        for row in recounted
-        if row.difference
-    ]
+    unexplained = False
     differ = [row.name for row in rows if row.ran.code == 0 and row.inspected.numbers != row.ran.numbers]
     print(f"{profiled} of {len(rows)} files profile with no option; at least {least} must")
-    print(
-        f"{len(recounted)} are counted a second time, {len(recounted) - len(reasons)} have as many parameters"
-    )
-    print(*(f"{name}: {reason}" for name, reason in reasons), sep="\n")
+    for metric in ("parameters", "macs"):
+        differences = [(row.name, more) for row in rows if (more := row.difference(metric)) is not None]
+        unlike = [(name, more) for name, more in differences if more]
+        print(f"{metric} of {len(differences)} are counted a second time; {len(unlike)} differ")
+        for name, more in unlike:
+            reason = EXPLAINED.get((name, metric, more))
+            unexplained |= reason is None
+            print(f"{name}, {more:+,} {metric}: {reason or 'not explained'}")
     if differ:
         print(f"inspect and profile count unlike: {', '.join(differ)}")
-    return int(profiled < least or bool(differ) or "not explained" in dict(reasons).values())
+    return int(profiled < least or bool(differ) or unexplained)
 
 
 def distinct(folder: Path) -> list[Path]:
@@ -212,32 +229,81 @@ def distinct(folder: Path) -> list[Path]:
     return sorted(by_digest.values(), key=lambda file: file.name)
 
 
+def made_counts(file: Path) -> dict[str, int | None]:
+    """Read the parameters and MACs of a file that was made here."""
+    counts = json.loads((file.parent / COUNTS).read_text()).get(file.name, (None, None))
+    return dict(zip(("parameters", "macs"), counts, strict=True))
+
+
+def count_macs(file: Path, ran: Answer) -> int | None:
+    """Count the MACs of a call as it was profiled; None where there is no second count."""
+    if file.suffix == ".onnx" and ran.code == 0 and all(each["dtype"] != "object" for each in ran.inputs):
+        return executed_macs(file, drawn(ran.inputs))
+    return made_counts(file)["macs"] if file.parent.name == MADE else None
+
+
 def count_parameters(file: Path) -> int | None:
     """Count the numbers in tensors that may be weights; single ones only where they are a bias.
 
     None where there is no second count.
     """
     if file.parent.name == MADE:
-        count: int | None = json.loads((file.parent / COUNTS).read_text()).get(file.name)
-        return count
-    if file.suffix == ".hdf5":
-        import h5py  # of one kind of file
+        return made_counts(file)["parameters"]
+    sizes = SIZES.get("folder" if file.is_dir() else file.suffix)
+    return None if sizes is None else sum(sizes(file))
 
-        sizes = list[int]()
-        with h5py.File(file) as content:
-            content["model_weights"].visititems(
-                lambda name, each: (
-                    sizes.append(each.size) if hasattr(each, "size") and "moving_" not in name else None
-                )
+
+def keras_sizes(file: Path) -> Iterator[int]:
+    """Yield the size of each weight of a file of Keras 2."""
+    import h5py  # of one kind of file
+
+    sizes = list[int]()
+    with h5py.File(file) as content:
+        content["model_weights"].visititems(
+            lambda name, each: (
+                sizes.append(each.size) if hasattr(each, "size") and "moving_" not in name else None
             )
-        return sum(sizes)
-    if file.suffix not in {".onnx", ".tflite"}:
-        return None
-    if file.suffix == ".tflite":
-        return sum(tflite_sizes(file.read_bytes()))
+        )
+    yield from sizes
+
+
+def saved_sizes(folder: Path) -> Iterator[int]:
+    """Yield the size of each variable of a SavedModel that is a weight."""
+    import tensorflow as tf  # heavy
+
+    variables = tf.train.load_checkpoint(str(folder / "variables" / "variables")).get_variable_to_shape_map()
+    for name, shape in variables.items():
+        if shape and not any(
+            part in name for part in ("moving_", "optimizer", "OPTIMIZER", "GRAPH", "keras_api")
+        ):
+            yield math.prod(shape)
+
+
+def estimator_sizes(file: Path) -> Iterator[int]:
+    """Yield the size of each array of a pickled estimator that a prediction needs."""
+    import joblib  # of one kind of file
+
+    yield from learned_sizes(joblib.load(file))
+
+
+def learned_sizes(value: Any) -> Iterator[int]:
+    """Yield the size of each array in an estimator, and in what it consists of, that a prediction needs."""
+    if isinstance(value, (list, tuple)):
+        for each in value:
+            yield from learned_sizes(each)
+    elif type(value).__module__.startswith("sklearn"):
+        for name, each in vars(value).items():
+            if name in LEARNED and each is not None:
+                yield 1 if isinstance(each, float) else int(each.size)
+            elif name.endswith("_") or name.startswith("_") or name in {"estimator", "calibrators"}:
+                yield from learned_sizes(each)
+
+
+def file_of_onnx_sizes(file: Path) -> Iterator[int]:
+    """Yield the size of each weight of an ONNX file."""
     import onnx  # heavy
 
-    return sum(onnx_sizes(onnx.load(str(file)).graph))
+    yield from onnx_sizes(onnx.load(str(file)).graph)
 
 
 def onnx_sizes(graph: Any) -> Iterator[int]:
@@ -316,6 +382,16 @@ def tflite_sizes(content: bytes) -> Iterator[int]:
                 yield size
 
 
+SIZES: dict[str, Callable[[Path], Iterator[int]]] = {
+    ".hdf5": keras_sizes,
+    ".joblib": estimator_sizes,
+    ".onnx": file_of_onnx_sizes,
+    ".tflite": lambda file: tflite_sizes(file.read_bytes()),
+    "folder": saved_sizes,
+}
+"""Suffix of a file, to what yields the sizes of its weights."""
+
+
 def ask(command: str, file: Path, *options: str) -> Answer:
     """Ask a command of a file in a process of its own, and read what it answers."""
     with tempfile.TemporaryDirectory() as folder:
@@ -335,7 +411,8 @@ def ask(command: str, file: Path, *options: str) -> Answer:
     usual = (report.get("outline") or {}).get("sizes", {})
     doubted = any(each["code"] == "assumed-sizes" for each in report.get("doubts", ()))
     sizes = ", ".join(f"{name} {size}" for name, size in usual.items()) + " (doubted)" * doubted
-    return Answer(done.returncode, numbers, sizes, done.stderr.strip()[:100] if done.returncode else "")
+    error = done.stderr.strip()[:100] if done.returncode else ""
+    return Answer(done.returncode, numbers, report.get("inputs", []), sizes, error)
 
 
 if __name__ == "__main__":
