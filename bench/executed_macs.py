@@ -46,6 +46,7 @@ def executed_macs(file: Path, feed: Mapping[str, Any]) -> int:
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.enable_profiling = True
+    options.add_session_config_entry("session.disable_prepacking", "1")  # else weights are gone when it runs
     options.log_severity_level = 4
     with tempfile.TemporaryDirectory() as folder:
         options.profile_file_prefix = str(Path(folder) / "call")

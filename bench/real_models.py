@@ -138,6 +138,8 @@ def main() -> int:
         print(*PACKAGES)
         return 0
     kept = options.folder / ANSWERS
+    if not options.resume and options.only == "*":
+        kept.unlink(missing_ok=True)
     answered = {row.file: row for row in kept_rows(kept)}
     if not options.resume:
         answered = {file: row for file, row in answered.items() if not fnmatch(row.name, options.only)}
