@@ -23,22 +23,24 @@ if TYPE_CHECKING:
 
     Shape = Sequence[int]
 
-PRODUCTS: dict[str, Callable[[Sequence[Shape], Shape], int]] = {
-    "Conv": lambda read, made: math.prod(made) * math.prod(read[1][1:]),
-    "ConvInteger": lambda read, made: math.prod(made) * math.prod(read[1][1:]),
-    "QLinearConv": lambda read, made: math.prod(made) * math.prod(read[3][1:]),
+PRODUCTS: dict[str, Callable[[Sequence[Shape], Sequence[Shape]], int]] = {
+    "Conv": lambda read, made: math.prod(made[0]) * math.prod(read[1][1:]),
+    "ConvInteger": lambda read, made: math.prod(made[0]) * math.prod(read[1][1:]),
+    "QLinearConv": lambda read, made: math.prod(made[0]) * math.prod(read[3][1:]),
     "ConvTranspose": lambda read, _: math.prod(read[0]) * math.prod(read[1][1:]),
-    "Gemm": lambda read, made: math.prod(read[0]) * made[-1],
-    "MatMul": lambda read, made: math.prod(made) * read[0][-1],
-    "MatMulInteger": lambda read, made: math.prod(made) * read[0][-1],
-    "DynamicQuantizeMatMul": lambda read, made: math.prod(made) * read[0][-1],
-    "QLinearMatMul": lambda read, made: math.prod(made) * read[0][-1],
+    "Gemm": lambda read, made: math.prod(read[0]) * made[0][-1],
+    "MatMul": lambda read, made: math.prod(made[0]) * read[0][-1],
+    "MatMulInteger": lambda read, made: math.prod(made[0]) * read[0][-1],
+    "DynamicQuantizeMatMul": lambda read, made: math.prod(made[0]) * read[0][-1],
+    "QLinearMatMul": lambda read, made: math.prod(made[0]) * read[0][-1],
+    "LinearClassifier": lambda read, made: math.prod(read[0]) * made[1][-1],
+    "LinearRegressor": lambda read, made: math.prod(read[0]) * made[0][-1],
     **dict.fromkeys(
         ("LSTM", "GRU", "RNN", "DynamicQuantizeLSTM"),
         lambda read, _: math.prod(read[0][:2]) * (math.prod(read[1]) + math.prod(read[2])),
     ),
 }
-"""Operator to its multiply-accumulates by the shapes of what it reads and of what it makes first."""
+"""Operator to its multiply-accumulates by the shapes of what it reads and of what it makes."""
 
 
 def executed_macs(file: Path, feed: Mapping[str, Any]) -> int:
@@ -66,7 +68,7 @@ def _macs(event: Mapping[str, Any]) -> int:
         [tuple(shape) for each in details[name] for shape in each.values()]
         for name in ("input_type_shape", "output_type_shape")
     )
-    return product(read, made[0])
+    return product(read, made)
 
 
 def drawn(inputs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
