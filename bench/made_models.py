@@ -1,7 +1,7 @@
 """Models trained on data that scikit-learn packs, and saved by the exporters that people use.
 
-python bench/made_models.py FOLDER    writes the files, and counts.json: the parameters as the library that
-                                      trained each model counts them
+python bench/made_models.py FOLDER    writes the files, and counts.json: the parameters of each as the
+                                      library that trained it counts them, and its MACs by hand
 
 What is small about them is the network; the files are those of the real exporters.
 """
@@ -24,6 +24,7 @@ EXPORTERS = (
     "openvino", "joblib",
 )  # fmt: skip
 """The packages whose exporters write these files."""
+TREES = (("xgboost", ".json"), ("xgboost", ".onnx"), ("lightgbm", ".txt"), ("lightgbm", ".onnx"))
 
 
 def main() -> int:
@@ -41,7 +42,16 @@ def main() -> int:
     return 0
 
 
-def from_torch(folder: Path, rows: Any, labels: Any) -> Iterator[tuple[str, int]]:
+Counted = tuple[str, tuple[int, int | None]]
+"""A file, its parameters, and its multiply-accumulates for one sample."""
+DENSE_MACS = 64 * 32 + 32 * 10
+IMAGE_MACS = 6 * 6 * 8 * 9 + 8 * 36 * 10
+FREE_MACS = 222 * 222 * 8 * 9 + 8 * 10
+"""Of an image of 224 by 224, the size that is assumed."""
+STEP_MACS = 8 * 4 * 16 * (8 + 16) + 16 * 10
+
+
+def from_torch(folder: Path, rows: Any, labels: Any) -> Iterator[Counted]:
     """Train two networks, and save them as TorchScript, torch.export, ONNX and OpenVINO."""
     import openvino  # heavy
     import torch  # heavy
@@ -72,13 +82,14 @@ def from_torch(folder: Path, rows: Any, labels: Any) -> Iterator[tuple[str, int]
             folder / f"torch_{name}.xml",
             compress_to_fp16=False,
         )
-        yield from ((f"torch_{name}{suffix}", count) for suffix in (".pt", ".pt2"))
+        macs = {"dense": DENSE_MACS, "images": IMAGE_MACS}[name]
+        yield from ((f"torch_{name}{suffix}", (count, macs)) for suffix in (".pt", ".pt2"))
         # The exporter of ONNX and that of OpenVINO fold a norm into the convolution before it.
         folded = count - sum(each.numel() for each in module[2].parameters()) if name == "images" else count
-        yield f"torch_{name}.onnx", folded
+        yield from ((f"torch_{name}{suffix}", (folded, None)) for suffix in (".onnx", ".xml"))
 
 
-def from_keras(folder: Path, rows: Any, labels: Any) -> Iterator[tuple[str, int]]:
+def from_keras(folder: Path, rows: Any, labels: Any) -> Iterator[Counted]:
     """Train networks, and save them as .keras, .h5, a SavedModel, and two files of TensorFlow Lite."""
     import keras  # heavy
     import tensorflow as tf  # heavy
@@ -95,7 +106,8 @@ def from_keras(folder: Path, rows: Any, labels: Any) -> Iterator[tuple[str, int]
         model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
         sizes = tuple(8 if size is None else size for size in shape)
         model.fit(rows.reshape(-1, *sizes), labels, epochs=2, verbose=0)
-        count = model.count_params()
+        macs = {"dense": DENSE_MACS, "images": IMAGE_MACS, "free": FREE_MACS, "steps": STEP_MACS}[name]
+        count = (model.count_params(), macs)
         model.save(folder / f"keras_{name}.keras")
         model.save(folder / f"keras_{name}.h5")
         model.export(folder / f"keras_{name}", verbose=False)
@@ -109,7 +121,7 @@ def from_keras(folder: Path, rows: Any, labels: Any) -> Iterator[tuple[str, int]
             yield f"keras_{name}_{bits}.tflite", count
 
 
-def from_sklearn(folder: Path, rows: Any, labels: Any) -> Iterator[tuple[str, int]]:
+def from_sklearn(folder: Path, rows: Any, labels: Any) -> Iterator[Counted]:
     """Train linear models and a network, pickle them, and convert two to ONNX."""
     import joblib  # of this function alone
     from skl2onnx import to_onnx  # heavy
@@ -128,24 +140,23 @@ def from_sklearn(folder: Path, rows: Any, labels: Any) -> Iterator[tuple[str, in
         "network": (network, sum(each.size for each in (*network.coefs_, *network.intercepts_))),
         "pipeline": (
             make_pipeline(StandardScaler(), LogisticRegression(max_iter=50)).fit(rows, labels),
-            None,
+            64 + 64 + 640 + 10,
         ),
     }
     for name, (estimator, count) in estimators.items():
         joblib.dump(estimator, folder / f"sklearn_{name}.joblib")
-        if count is not None:
-            yield f"sklearn_{name}.joblib", count
+        yield f"sklearn_{name}.joblib", (count, None)
     for name in ("logistic", "network"):
         estimator, count = estimators[name]
         options = {"zipmap": False}
         (folder / f"sklearn_{name}.onnx").write_bytes(
             to_onnx(estimator, rows[:1], options=options).SerializeToString()
         )
-        yield f"sklearn_{name}.onnx", count
+        yield f"sklearn_{name}.onnx", (count, None)
 
 
-def from_trees(folder: Path, rows: Any, labels: Any) -> Iterator[tuple[str, int]]:
-    """Boost trees, save them in their own formats, and convert them; their nodes are not counted again."""
+def from_trees(folder: Path, rows: Any, labels: Any) -> Iterator[Counted]:
+    """Boost trees, save them in their own formats, and convert them; a node has a threshold or a value."""
     import lightgbm  # heavy
     import xgboost  # heavy
     from onnxmltools import convert_lightgbm, convert_xgboost  # heavy
@@ -161,7 +172,11 @@ def from_trees(folder: Path, rows: Any, labels: Any) -> Iterator[tuple[str, int]
         ("lightgbm", convert_lightgbm, light),
     ):
         (folder / f"{name}.onnx").write_bytes(convert(model, initial_types=types).SerializeToString())
-    yield from ()
+    nodes = {
+        "xgboost": sum(len(tree.splitlines()) for tree in boosted.get_booster().get_dump()),
+        "lightgbm": sum(2 * tree["num_leaves"] - 1 for tree in light.booster_.dump_model()["tree_info"]),
+    }
+    yield from ((f"{name}{suffix}", (nodes[name], None)) for name, suffix in TREES)
 
 
 if __name__ == "__main__":

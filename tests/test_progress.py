@@ -127,3 +127,19 @@ def test_an_interval_that_bounds_nothing_is_not_told(precision: float, text: str
     event = Progressed(stage="latency: steady", runs=20, value=1.2e-3, precision=precision)
 
     assert progress.line(event) == f"  latency: steady, 20 samples, {text}"
+
+
+def test_a_bar_shows_runs_where_they_end_first(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
+    """After two of three rounds it is at two thirds, and stays there, however early it is."""
+    monkeypatch.setattr(sys, "stderr", stream := Terminal())
+    with progress.Progress(longest=600.0) as display:
+        clock.now += 6.0
+        display.watch(Progressed(stage="round 1"))
+        display.watch(Progressed(stage="round 3", share=2 / 3))
+        display.watch(Progressed(stage="looking for causes"))
+
+    assert [text.split(" %")[0][-2:] for text in stream.getvalue().split("\r\x1b[K")[1:-1]] == [
+        " 1",
+        "67",
+        "67",
+    ]

@@ -101,6 +101,8 @@ def test_every_command_has_help(modeldyno: Callable[..., CommandResult], command
         ),
         (("profile", STEADY, "--processes", "two"), 2, "--processes takes a whole number, not 'two'."),
         (("profile", "--model", "m.onnx"), 2, "no option --model; MODEL stands without an option"),
+        (("profile", STEADY, "--layers"), 2, "--layers needs a value. Only modules with one of these texts"),
+        (("registry", "add", "-o"), 2, "No such option '-o'."),
         (("profile", STEADY, "--trust", "more"), 2, "--trust takes no value, such as 'more'."),
         (
             ("profile", STEADY, "more"),

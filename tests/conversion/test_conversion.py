@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import runpy
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -377,6 +377,17 @@ def test_a_form_that_the_source_cannot_become_says_of_what_it_can(
     assert [made.verdict for made in conversion.converted] == ["unsupported-source"]
     failures = [made.failure.message for made in conversion.converted if made.failure is not None]
     assert failures == ["nothing converts a model of torch to tflite, only one of keras"]
+    advice = [made.failure.advice for made in conversion.converted if made.failure is not None]
+    assert all(text.startswith("such a model becomes: ") and "torchscript" in text for text in advice)
+
+
+def test_a_form_that_the_source_has_is_converted_only_to_lower_precision() -> None:
+    """ONNX is what a conversion is to unless something is said, and an ONNX file is of that form already."""
+    request = ConversionRequest(model="m.onnx", to=("onnx",), int8=True)
+
+    assert request.recipes("onnx") == ("onnx-int8",)
+    assert request.recipes("torch") == ("onnx", "onnx-int8")
+    assert replace(request, int8=False).recipes("onnx") == ("onnx",)
 
 
 def test_what_is_not_installed_is_a_failure_with_the_command(
@@ -409,7 +420,7 @@ def test_all_is_what_the_source_can_become_here(
     assert ConversionRequest(model="m", to=("all",), int8=True).recipes("onnx") == ("onnx-int8",)
     assert ConversionRequest(model="m", to=("onnx",), int8=True).recipes("torch") == ("onnx", "onnx-int8")
     both = ConversionRequest(model="m", to=("onnx",), int8=True, fp16=True)
-    assert both.recipes("onnx") == ("onnx", "onnx-int8", "onnx-fp16")
+    assert both.recipes("onnx") == ("onnx-int8", "onnx-fp16")
     assert ConversionRequest(model="m", to=("tflite",), int8=True).recipes("keras") == (
         "tflite",
         "tflite-int8",

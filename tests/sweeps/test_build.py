@@ -202,6 +202,16 @@ def test_the_default_is_what_is_set_or_what_the_backend_does() -> None:
     assert served.default == {"instances": 1}
 
 
+def test_the_default_of_a_size_that_an_input_names_is_the_first_that_is_varied() -> None:
+    """Else the first measurement would have no size; one that is given, or not named, stays as it is."""
+    varied = {"n": [2, 4], "m": [8, 16]}
+    named = build_study(model="call:json:dumps", space=varied, input=["x=nx3", "y=3xn"])
+    unnamed = build_study(model="call:json:dumps", space=varied, input=["x=2x3"])
+
+    assert named.default == {"n": 2}
+    assert unnamed.default == {}
+
+
 def test_the_default_of_a_server_has_the_batch_that_it_would_choose_where_that_is_allowed() -> None:
     """Triton's is 8, which makes it the point of 8; requests of 16 samples ask for more than that."""
     varied = {"instances": [1, 2], "max_batch": [1, 8, 32]}

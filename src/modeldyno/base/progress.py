@@ -68,6 +68,7 @@ class Progress:
         self._process = ""
         self._begun = monotonic()
         self._last: Progressed | None = None
+        self._done = 0.0
         self._every = every
         self._longest = longest
         self._ended = Flag()
@@ -114,6 +115,7 @@ class Progress:
             self._process = f"{event.stage}, "
             return
         self._last = event
+        self._done = max(self._done, event.share)
         if not self._shown:
             return
         now = monotonic()
@@ -128,16 +130,19 @@ class Progress:
         """Return how much of the longest time has passed, such as `` (25 % of at most 10 min)``."""
         if self._longest is None:
             return ""
-        share = min(1.0, (monotonic() - self._begun) / self._longest)
+        share = self._passed(self._longest)
         return f" ({100 * share:.0f} % of at most {_format_duration(self._longest)})"
 
     def _bar(self) -> str:
-        """Draw how much of the longest time has passed."""
+        """Draw how much of the longest time has passed, or of the runs is done, whichever ends it first."""
         if self._longest is None:
             return ""
-        share = min(1.0, (monotonic() - self._begun) / self._longest)
+        share = max(self._passed(self._longest), self._done)
         done = int(share * _BAR)
         return f"  [{'#' * done}{'.' * (_BAR - done)}] {100 * share:.0f} %"
+
+    def _passed(self, longest: float) -> float:
+        return min(1.0, (monotonic() - self._begun) / longest)
 
     def _write(self, text: str) -> None:
         """Replace the progress line."""

@@ -455,6 +455,8 @@ def _usage_text(error: click.UsageError, arguments: Sequence[str]) -> str:
         instead = suggestions.explain_missing_argument(error.param.human_readable_name if error.param else "")
     elif isinstance(error, click.BadParameter):
         instead = suggestions.explain_bad_number(error)
+    elif isinstance(error, click.BadOptionUsage):
+        instead = suggestions.explain_missing_value(error.option_name, arguments, command)
     instead = instead or suggestions.explain_stray_word(error.message, arguments, command)
     where = error.ctx.command_path if error.ctx else "modeldyno"
     return instead or f"{error.format_message()} See: {where} --help"

@@ -163,6 +163,20 @@ def explain_bad_number(error: click.BadParameter) -> str:
     return f"{option} takes a whole number, not {value}{several}."
 
 
+def explain_missing_value(option: str, arguments: Sequence[str], command: click.Command) -> str:
+    """Return the sentence about an option that stands without its value; empty if it is unknown."""
+    import click
+
+    for word in arguments:
+        if not isinstance(command, click.Group) or word.startswith("-"):
+            break
+        command = command.get_command(click.Context(command), word) or command
+    parameter = next((each for each in command.params if option in each.opts), None)
+    if not isinstance(parameter, click.Option) or not parameter.help:
+        return ""
+    return f"{option} needs a value. {parameter.help}"
+
+
 def explain_missing_argument(name: str) -> str:
     """Return the sentence about an argument that was left out; empty if nothing helpful is known."""
     return f"{name} is missing; {_ARGUMENTS[name]}." if name in _ARGUMENTS else ""

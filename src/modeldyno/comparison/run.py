@@ -121,7 +121,7 @@ def run_rounds(
             label = f"round {number + 1} of {describe_rounds(turns)}"
             round_jobs = later_jobs if number else jobs
             labelled = [(f"{label}, {side_label(side, len(jobs))}", round_jobs[side]) for side in turn_order]
-            results = _run_in_time(campaign, labelled, first=not all(runs))
+            results = _run_in_time(campaign, labelled, number / turns.most, first=not all(runs))
             too_late = results is None
             if results is None:
                 break
@@ -145,7 +145,7 @@ def run_rounds(
 
 
 def _run_in_time(
-    campaign: RunSession, labelled: Sequence[tuple[str, Job]], *, first: bool
+    campaign: RunSession, labelled: Sequence[tuple[str, Job]], share: float, *, first: bool
 ) -> list[Result | ModelDynoError] | None:
     """Run a round; None if the limit of the campaign cut it off, but nothing is measured without the first.
 
@@ -153,7 +153,7 @@ def _run_in_time(
         OutOfTime: the first round was cut off.
     """
     try:
-        return campaign.run_round(labelled)
+        return campaign.run_round(labelled, share)
     except OutOfTime:
         if first:
             raise

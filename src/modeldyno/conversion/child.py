@@ -23,6 +23,9 @@ _KINDS = {
 """Why a child ended; in any other case it crashed."""
 
 
+_EXIT_TIME = 2.0
+"""Seconds that a child has to exit when it has carried out its last order."""
+
 Watch = Callable[[str], None]
 """Is told each stage."""
 
@@ -50,14 +53,20 @@ def order_processes(timeout: float) -> Iterator[Callable[[ConversionOrder, Watch
                 return answer
         finally:
             if child not in kept:
-                child.end(answered=answer is not None, patience=None if answer is None else 0)
+                _end(child, answered=answer is not None)
         return answer or _failure(child, stage, timeout)
 
     try:
         yield run
     finally:
         for child in kept:
-            child.end(answered=True, patience=0)
+            _end(child, answered=True)
+
+
+def _end(child: SupervisedChild, *, answered: bool) -> None:
+    """End a child; one that has answered may first remove what its frameworks have written."""
+    child.close_input()
+    child.end(answered=answered, patience=_EXIT_TIME if answered else None)
 
 
 def _answer(child: SupervisedChild, limits: ChildLimits, watch: Watch) -> tuple[OrderAnswer | None, str]:

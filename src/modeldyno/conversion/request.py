@@ -139,10 +139,10 @@ class ConversionRequest:
     def recipes(self, kind: str) -> tuple[str, ...]:
         """Return the recipes for a source of this kind, each once.
 
-        ``all`` leaves out those that are not for this kind, or whose packages are not installed.
+        ``all`` leaves out those that are not for this kind, or whose packages are not installed. What
+        has a form already is not converted to it where a lower precision is asked for.
         """
-        names = plugins.names("converter")
-        possible = [name for name, converter in plugins.usable("converter") if _is_possible(converter, kind)]
+        names, possible = plugins.names("converter"), possible_recipes(kind)
         chosen: list[str] = []
         for recipe in self.to:
             if recipe != ALL:
@@ -156,7 +156,13 @@ class ConversionRequest:
                 added += [name for name in possible if _precision(name) == precision]
             elif kind == "onnx" and f"onnx-{precision}" in possible:
                 added.append(f"onnx-{precision}")
-        return tuple(dict.fromkeys((*chosen, *added)))
+        full = [name for name in chosen if name != kind or not added]
+        return tuple(dict.fromkeys((*full, *added)))
+
+
+def possible_recipes(kind: str) -> list[str]:
+    """Return the recipes that convert a source of this kind here."""
+    return [name for name, converter in plugins.usable("converter") if _is_possible(converter, kind)]
 
 
 def check_tolerance(tolerance: float | None) -> float | None:

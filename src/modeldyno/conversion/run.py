@@ -19,6 +19,7 @@ from modeldyno.conversion.failures import failure
 from modeldyno.conversion.recipe import UNCHECKED, ConversionOrder, OrderAnswer, carry_out
 from modeldyno.conversion.reference import stored_reference
 from modeldyno.conversion.reproduce import write_script
+from modeldyno.conversion.request import possible_recipes
 from modeldyno.engine.environment import machine
 
 if TYPE_CHECKING:
@@ -153,7 +154,9 @@ def _one(
     if reference.kind not in converter.sources:
         kinds = ", ".join(converter.sources)
         message = f"nothing converts a model of {reference.kind} to {recipe}, only one of {kinds}"
-        return replace(blank, failure=failure(Kind.UNSUPPORTED_SOURCE, message))
+        others = ", ".join(possible_recipes(reference.kind))
+        advice = f"such a model becomes: {others}" if others else ""
+        return replace(blank, failure=failure(Kind.UNSUPPORTED_SOURCE, message, advice=advice))
     if lacking := plugins.missing(converter.sources[reference.kind]):
         message = f"converting {reference.kind} to {recipe} needs {', '.join(lacking)}"
         advice = f"run {plugins.install_command(lacking)}"

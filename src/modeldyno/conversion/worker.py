@@ -14,6 +14,7 @@ import sys
 from modeldyno.base.system.process_tree import end_with_parent
 from modeldyno.conversion import codec as codec_conversion
 from modeldyno.conversion.recipe import ConversionOrder, carry_out
+from modeldyno.engine.runtime.exit_handlers import run_exit_handlers
 
 
 def main(descriptor: int) -> None:
@@ -32,6 +33,7 @@ def main(descriptor: int) -> None:
         answer = carry_out(codec_conversion.decode_part(ConversionOrder, line), tell)
         sys.stderr.flush()
         lines.write(codec_conversion.encode_part(answer) + b"\n")
+    run_exit_handlers()
     os._exit(0)  # runtimes may crash while they are torn down, which says nothing of the answers
 
 

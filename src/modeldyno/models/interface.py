@@ -121,6 +121,8 @@ class Model:
     """Example inputs that came with the model (from a factory or a callable)."""
     candidates: Callable[[], Iterable[InputSpec]] | None = None
     """Inputs that it may accept, the likeliest first, if it needs at most one, without a declared shape."""
+    largest_id: int | None = None
+    """The largest id that each of its tables of embeddings has; None if that is not known."""
     limits: Mapping[str, int] = field(default_factory=dict)
     """Dimension to its maximum default size, such as the number of text positions."""
     guesses: Callable[[Mapping[str, int]], Iterable[Mapping[str, int]]] | None = None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno.base import plugins
 from modeldyno.base.errors import RequestError, UnknownName
-from modeldyno.base.job.input_spec import BATCH, parse_input
+from modeldyno.base.job.input_spec import BATCH, parse_input, symbols_of
 from modeldyno.base.job.knob import BATCH_SIZE, Knob, KnobValue
 from modeldyno.base.result import multi_model
 from modeldyno.engine.interfaces.backend import HOST_AXES, HasSpace
@@ -132,6 +132,13 @@ def default_point(
             check({**settings, **values, name: value})
             values[name] = value
     return space.named(values)
+
+
+def first_sizes(space: Space, knobs: Iterable[Knob], inputs: Iterable[str]) -> Point:
+    """Return the first size of each axis that an input names, as without a size it is no input."""
+    dimensions = {name for text in inputs for name in symbols_of(parse_input(text))}
+    dimensions -= {knob.name for knob in knobs}
+    return {axis.name: axis.values[0] for axis in space.axes if axis.name in dimensions}
 
 
 def _as_in(spec: Axis, value: KnobValue) -> KnobValue:

@@ -123,15 +123,16 @@ def build_study(
     with config.at("beside"):
         job = job_request.job()
     goal = goal_for_all_models(goal, job)
+    default = axes.default_point(
+        space, backend, knobs, settings, plugins.backend(backend).check, _written_knobs(job.model)
+    )
     result = Study(
         **new_identity(),
         job=job,
         space=space,
         goal=goal,
         settings=settings,
-        default=axes.default_point(
-            space, backend, knobs, settings, plugins.backend(backend).check, _written_knobs(job.model)
-        ),
+        default=space.named(axes.first_sizes(space, knobs, _read_inputs(config)) | default),
         strategy=_read_strategy(config),
         seed=plan.seed,
         budget=read_budget(config, Budget()),

@@ -685,6 +685,8 @@ def test_an_interruption_is_said_first() -> None:
         (0.17, 0.12, 0.22, "new is 1.170 ± 0.050 times slower than old (95 % interval)."),
         (-0.2, -0.24, -0.16, "new is 1.250 ± 0.063 times faster than old (95 % interval)."),
         (11.0, 10.0, 12.0, "new is 12.0 ± 1.0 times slower than old (95 % interval)."),
+        (20.0, 5.3, 73.0, "new is 6.3 to 74 times slower than old (95 % interval)."),
+        (0.2, 0.02, 0.62, "new is 1.02 to 1.62 times slower than old (95 % interval)."),
         (
             0.01,
             -0.02,

@@ -100,7 +100,7 @@ def test_short_calls_are_checked_in_three_percent_of_the_time(
             assert len(checked.times(100)) == 100
 
     assert len(checked.readings) == ROUNDS
-    assert session.calls == 5 * ROUNDS
+    assert session.calls == 6 * ROUNDS
     assert checked.spent <= 0.03 * clock.now
 
 
@@ -169,6 +169,32 @@ def test_the_round_of_a_short_pass_goes_on_until_a_lazy_output_is_sure(
 
     assert len(checked.readings) >= FEWEST
     assert "lazy-output" in codes
+
+
+def test_code_of_ours_that_is_cold_is_no_work_of_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After calls that nobody reads, reading a number takes ten times as long as a call of 10 us does."""
+    clock, session, subject = _clocked(monkeypatch, 1e-5)
+    plain, since_reading = session.arrays, [0]
+
+    def work(x: Any) -> float:
+        clock.now += 1e-5
+        since_reading[0] += 1
+        return float(x.sum())
+
+    def arrays(output: Any) -> dict[str, Any]:
+        clock.now += 2e-4 if since_reading[0] > 1 else 1e-5
+        since_reading[0] = 0
+        return plain(output)
+
+    monkeypatch.setattr(session, "function", work)
+    monkeypatch.setattr(session, "arrays", arrays)
+    with CheckedCalls(subject=subject, draw=_plain_calls(subject, 1e-5)) as checked:
+        for _ in range(20 * ROUNDS):
+            checked.times(1000)
+        codes = {doubt.code for doubt in checked.doubts(1e-5)}
+
+    assert len(checked.readings) == ROUNDS
+    assert "lazy-output" not in codes
 
 
 def _clocked(monkeypatch: pytest.MonkeyPatch, seconds: float) -> tuple[Clock, Direct, Subject]:

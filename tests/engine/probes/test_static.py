@@ -327,7 +327,8 @@ def test_lengths_that_no_sequence_has_are_refused(length: int) -> None:
         ((nn.Conv1d(2, 4, 3), nn.ReLU()), "batchx2x16000"),
         ((nn.Linear(7, 3),), "batchx7"),
         ((nn.Embedding(50, 8), nn.Linear(8, 2)), "batchx128:int64:0..49"),
-        ((nn.Unflatten(1, (2, 4)), nn.LSTM(4, 2)), "batchx3x224x224"),
+        ((nn.Unflatten(1, (2, 4)), nn.LSTM(4, 2)), "batchx8"),
+        ((nn.BatchNorm1d(5),), "batchx3x224x224"),
     ],
 )
 def test_the_hint_names_a_shape_that_the_model_takes(layers: tuple[nn.Module, ...], shape: str) -> None:

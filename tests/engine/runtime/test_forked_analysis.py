@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 import threading
@@ -51,6 +52,25 @@ def test_what_a_copy_finds_is_told_and_its_progress_at_once() -> None:
 
     assert run_analysis(analysis, watch=events.append) == [WEIGHT, DOUBT]
     assert events == [Progressed(stage="static")]
+
+
+def test_a_copy_removes_its_own_files_and_not_ours(tmp_path: Path) -> None:
+    """Of two files that are removed at the exit of a process, that of the copy goes and ours stays."""
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    ours.touch()
+    atexit.register(ours.unlink)
+
+    def analysis(_watch: Watching) -> Iterator[Event]:
+        theirs.touch()
+        atexit.register(theirs.unlink)
+        yield WEIGHT
+
+    try:
+        assert run_analysis(analysis) == [WEIGHT]
+    finally:
+        atexit.unregister(ours.unlink)
+    assert ours.exists()
+    assert not theirs.exists()
 
 
 def test_what_a_copy_takes_is_not_ours() -> None:

@@ -140,3 +140,13 @@ class TestFiles:
         with pytest.raises(RequestError):
             loader.load(ref(bad), seed=0, trust=True)
         assert not nest.exists()
+
+
+def test_an_archive_without_a_single_forward_is_refused(tmp_path: Path) -> None:
+    """Such as one of nn.LSTM itself, whose forward has a version for each kind of input."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        torch.jit.script(torch.nn.LSTM(4, 4).eval()).save(str(tmp_path / "lstm.pt"))  # type: ignore[no-untyped-call]
+
+    with pytest.raises(RequestError, match="has no method forward"):
+        loader.load(ref(tmp_path / "lstm.pt"), seed=0, trust=True)

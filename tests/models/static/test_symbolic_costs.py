@@ -231,7 +231,9 @@ class TestFamily:
         family = totals_of(pooled, {"batch": (4,), "height": (224, 256, 288, 320)})
         assert family.at({"batch": 3, "height": 960}).macs == 3 * 30 * 30
         assert not family.covers({"batch": 3, "height": 961})
-        with pytest.raises(RequestError, match=r"height = 32k \(traced to 320\), not for .*height = 961"):
+        with pytest.raises(
+            RequestError, match=r"height = 32, 64, ... \(traced to 320\), not for .*height = 961"
+        ):
             family.at({"batch": 3, "height": 961})
         with pytest.raises(RequestError, match="trace the model"):
             family.counts({"batch": 0, "height": 960})
@@ -334,9 +336,12 @@ class TestFit:
 class TestDomain:
     def test_it_says_where_the_formulas_hold(self) -> None:
         """The batch has no alignment, other dimensions that of the sizes that were traced."""
-        assert totals_of(attention, ASKED).domain() == "batch >= 1 (traced to 64), seq = 16k (traced to 512)"
+        assert (
+            totals_of(attention, ASKED).domain()
+            == "batch >= 1 (traced to 64), seq = 16, 32, ... (traced to 512)"
+        )
         pooled = totals_of(attention, {"seq": (66, 98, 130)})
-        assert pooled.domain() == "seq = 2 + 32k (traced to 130)"
+        assert pooled.domain() == "seq = 2, 34, ... (traced to 130)"
         assert not pooled.covers({"seq": 64})
 
     def test_it_begins_where_it_is_told_to(self) -> None:

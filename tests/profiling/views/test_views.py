@@ -387,6 +387,15 @@ class TestFooter:
         assert list(facts) == ["model", "inputs", "backend", "result"]
         assert facts["inputs"] == "text, from README.md; x"
 
+    def test_inputs_that_are_alike_are_one(self) -> None:
+        """A decoder has two for each layer; two that are alike are named, and the order stays."""
+        cache = [InputSpec(name=f"past.{layer}", shape=(1, 4), dtype="float32") for layer in range(24)]
+        ids, mask = (InputSpec(name=name, shape=(1, 8), dtype="int64") for name in ("ids", "mask"))
+
+        shown = footer(replace(full_result(), inputs=(ids, *cache, mask)))["inputs"]
+
+        assert shown == "ids 1x8 int64; past.0 and 23 like it, each 1x4 float32; mask 1x8 int64"
+
     def test_a_digest_without_a_scheme_is_cut(self) -> None:
         """A digest is shown by its first twelve digits, with its scheme where it has one."""
         document = full_result()

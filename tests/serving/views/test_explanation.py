@@ -58,7 +58,7 @@ def test_parts_that_do_not_add_up_have_no_largest() -> None:
 
     assert text == (
         "onnx:models/mini.onnx takes 5.0 ms in process (mean); where it goes is not clear: framework 4.5 ms, "
-        "kernels 3.0 ms, rest -2.5 ms."
+        "kernels 3.0 ms, the parts exceed the whole by 2.5 ms."
     )
 
 

@@ -315,6 +315,8 @@ class Progressed:
     """The target statistic so far, seconds."""
     precision: float | None = None
     """Relative half-width of its interval so far."""
+    share: float = 0.0
+    """Share of the runs of the whole command that are done, where their largest number is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

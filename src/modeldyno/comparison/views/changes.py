@@ -73,7 +73,7 @@ def sentence(contrast: CandidateComparison, names: tuple[str, str]) -> str:
 def times_sentence(
     baseline: Result, contrast: CandidateComparison, names: tuple[str, str], level: float
 ) -> str:
-    """Say how many times slower or faster a call of the candidate is, with half of its interval.
+    """Say how many times slower or faster a call of the candidate is, with half or all of its interval.
 
     The interval is that of the verdict; one that reaches across 1 leaves open which of the two is faster.
     """
@@ -104,6 +104,8 @@ def times_sentence(
     half = (high - low) / 2
     digits = min(3, max(0, 1 - floor(log10(half)))) if half else 3
     text = f"{ratio:,.{digits}f} ± {half:,.{digits}f} times"
+    if half >= min(ratio / 2, ratio - 1):  # far from symmetric: it would reach across 1
+        text = f"{factor(low)} to {factor(high)} times"
     return f"{now} is {text} {word} than {before} ({certain} % interval)."
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from modeldyno.base import plugins
 from modeldyno.conversion.converters import estimator_to_onnx, torch_program
 from modeldyno.conversion.interface import ConvertedFile
 from modeldyno.models.interface import Form, SourceKind
@@ -68,6 +69,13 @@ def _of_keras(source: ConversionSource, path: Path, opset: int | None) -> Conver
     """Export by Keras itself, which uses tf2onnx for TensorFlow and JAX."""
     import keras  # optional, and heavy
 
+    if keras.backend.backend() != "torch":
+        plugins.require(("tf2onnx",), "export of Keras to ONNX")
     options = {} if opset is None else {"opset_version": opset}
-    source.model.value.model.export(str(path), format="onnx", verbose=False, **options)
+    model = source.model.value.model
+    if isinstance(model, keras.Sequential) and model.inputs:
+        model(model.inputs[0])  # Keras exports none that was loaded and not called; this computes nothing
+    elif isinstance(model, keras.Model) and hasattr(model, "input"):
+        model(model.input)
+    model.export(str(path), format="onnx", verbose=False, **options)
     return ConvertedFile(converter=f"keras {keras.__version__}")

@@ -18,12 +18,12 @@ from modeldyno.base.job.input_spec import (
     free_dimensions,
     is_sequence,
 )
-from modeldyno.engine.data.batches import given_sizes
+from modeldyno.engine.data.batches import IDS, given_sizes
 from modeldyno.engine.data.requested_inputs import with_requested_inputs
 from modeldyno.models.interface import Tracing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from modeldyno.base.job.input_spec import InputSpec
     from modeldyno.models.interface import Model
@@ -55,7 +55,8 @@ def assume_sizes(
 ) -> Model:
     """Return the model with assumed sizes for the dynamic dimensions that were not given, if there are any.
 
-    Optional inputs that are requested are added; the only input of a model that declares no shape gets one.
+    Optional inputs that are requested are added; the only input of a model that declares no shape gets one,
+    and inputs of which only a shape was given are ids where the model refuses other numbers.
     Sequence lengths have a default size, which is kept where the model accepts it. Nothing is run.
 
     Args:
@@ -71,6 +72,7 @@ def assume_sizes(
         RequestError: no guess works, with all missing sizes named; or the request contradicts itself.
     """
     model = _with_assumed_shape(with_requested_inputs(model, requested), requested)
+    model = _with_assumed_ids(model, requested, batch_size, sizes)
     if model.guesses is None:
         return model
     declared, given_by_user = given_sizes(model, requested, batch_size=batch_size, sizes=sizes)
@@ -130,6 +132,37 @@ def _with_assumed_shape(model: Model, requested: tuple[InputSpec, ...]) -> Model
             shape = (BATCH, *(candidate.shape or ())[1:])
             return replace(model, inputs=(replace(candidate, shape=shape),), assumed_input=candidate.name)
     return model
+
+
+def _with_assumed_ids(
+    model: Model, requested: tuple[InputSpec, ...], batch_size: int | None, sizes: Sizes
+) -> Model:
+    """Return the model with ids for inputs of unknown dtype, if it has tables and refuses other numbers.
+
+    Those with a name for ids are tried first, then each by itself, then all of them.
+    """
+    shaped = {each.name for each in requested if each.shape is not None and each.dtype is None}
+    unknown = [each.name for each in model.inputs if each.dtype is None and shaped & {"", each.name}]
+    if model.largest_id is None or model.graph is None or not unknown:
+        return model
+    declared, given_by_user = given_sizes(model, requested, batch_size=batch_size, sizes=sizes)
+    bound = {BATCH: 1, **given_by_user}
+    if any(name not in bound for name in free_dimensions(declared, bound)):
+        return model
+    concrete = tuple(replace(spec, shape=concrete_shape(spec, bound)) for spec in declared)
+    named = [name for name in unknown if IDS.search(name)]
+    for names in ([], named, *([name] for name in unknown), unknown):
+        if _accepts(model, _as_ids(concrete, names, model.largest_id)):
+            return replace(model, inputs=_as_ids(model.inputs, names, model.largest_id))
+    return model
+
+
+def _as_ids(specs: tuple[InputSpec, ...], names: Collection[str], largest: int) -> tuple[InputSpec, ...]:
+    """Return the inputs, with ids for those of these names."""
+    return tuple(
+        replace(spec, dtype="int64", low=0.0, high=float(largest)) if spec.name in names else spec
+        for spec in specs
+    )
 
 
 def _accepts(model: Model, inputs: tuple[InputSpec, ...]) -> bool:

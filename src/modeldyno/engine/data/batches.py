@@ -41,7 +41,8 @@ if TYPE_CHECKING:
     from modeldyno.engine.data.text_requests import TextRequests
     from modeldyno.models.interface import Model
 
-_IDS = re.compile(r"ids?$|token", re.IGNORECASE)
+IDS = re.compile(r"ids?$|token", re.IGNORECASE)
+"""A name of an input of ids."""
 _MASK = "attention_mask"
 _PADDING_SHARE = 0.1
 """Share of padding tokens from which a warning says that texts are padded to the longest of all calls."""
@@ -393,7 +394,7 @@ def _with_data_shape(spec: InputSpec, shapes: Iterable[InputSpec], model: Model)
     """Set the shape of an input without a declared shape to that of the data."""
     data_shape = next((shaped.shape for shaped in shapes if shaped.name == spec.name), None)
     if spec.shape is None and data_shape is None:
-        example_shape = "batchx128:int64:0..999" if _IDS.search(spec.name) else "batchx3x224x224"
+        example_shape = "batchx128:int64:0..999" if IDS.search(spec.name) else "batchx3x224x224"
         name, accepted = _accepted_candidate(model) or (spec.name, "")
         note = ", which it accepts" if accepted else ""
         suggestion = f"such as --input {name}={accepted or example_shape}{note}"

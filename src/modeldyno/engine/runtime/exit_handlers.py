@@ -5,7 +5,25 @@ from __future__ import annotations
 import atexit
 import ctypes
 import sys
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@contextmanager
+def own_exit_handlers() -> Iterator[None]:
+    """Run at the end what a fork has registered for its exit, and nothing that the original process has.
+
+    TensorFlow removes at the exit the files of Python that it has written.
+    """
+    atexit._clear()  # noqa: SLF001 - there is no public name for it
+    try:
+        yield
+    finally:
+        with suppress(Exception):
+            atexit._run_exitfuncs()
 
 
 def run_exit_handlers() -> None:

@@ -20,6 +20,7 @@ from modeldyno.base import codec
 from modeldyno.base.metrics.doubt import Doubt
 from modeldyno.base.result.result import Ended, Event, Progressed
 from modeldyno.base.system.process_tree import cpu_seconds, end_with_parent, list_process_tree
+from modeldyno.engine.runtime.exit_handlers import own_exit_handlers
 
 Watching = Callable[[Event], None]
 Analysis = Callable[[Watching], Iterator[Event]]
@@ -101,9 +102,10 @@ def _analyse_and_exit(analysis: Analysis, descriptor: int) -> None:
             while data:
                 data = data[write(descriptor, data) :]
 
-        for event in analysis(send):
-            send(event)
-        send(Ended())
+        with own_exit_handlers():
+            for event in analysis(send):
+                send(event)
+        send(Ended())  # the original process ends this one at once
     finally:
         _exit(0)
 

@@ -52,19 +52,30 @@ class RunSession:
     price: Price | None = None
     """Of the machine: with it the Results of a round have their cost."""
 
-    def label_progress(self, label: str) -> Watch:
-        """Return a watch that prefixes progress with the label of the run, and says if it is the last."""
+    def label_progress(self, label: str, share: float = 0.0) -> Watch:
+        """Return a watch that prefixes progress with the label of the run, and says if it is the last.
+
+        Args:
+            label: what is run.
+            share: share of all runs that were done before it.
+        """
 
         def relabel(event: Event) -> None:
             if isinstance(event, Progressed):
                 last = _LAST_RUN if self.interrupted() else ""
-                event = replace(event, stage=f"{last}{label}: {event.stage}")
+                event = replace(event, stage=f"{last}{label}: {event.stage}", share=share)
             self.watch(event)
 
         return relabel
 
-    def run_round(self, labelled: Sequence[tuple[str, Job]]) -> list[Result | ModelDynoError]:
+    def run_round(
+        self, labelled: Sequence[tuple[str, Job]], share: float = 0.0
+    ) -> list[Result | ModelDynoError]:
         """Run the Jobs of a round, each with its label for the progress line.
+
+        Args:
+            labelled: the label and the Job of each side, in their order.
+            share: share of all rounds that were done before it.
 
         Returns:
             A Result for each, in order, up to the first that failed or was interrupted; for a wrong request,
@@ -73,14 +84,15 @@ class RunSession:
         Raises:
             OutOfTime: the limit cut one of them off before it had measured anything.
         """
-        results = self._run_sides(labelled)
+        results = self._run_sides(labelled, share)
         for result in results:
             if isinstance(result, OutOfTime):
                 raise result  # what the others measured has nothing beside it
         return [with_cost(each, self.price) if isinstance(each, Result) else each for each in results]
 
-    def _run_sides(self, labelled: Sequence[tuple[str, Job]]) -> list[Result | ModelDynoError]:
-        jobs, watches = [job for _, job in labelled], [self.label_progress(label) for label, _ in labelled]
+    def _run_sides(self, labelled: Sequence[tuple[str, Job]], share: float) -> list[Result | ModelDynoError]:
+        jobs = [job for _, job in labelled]
+        watches = [self.label_progress(label, share) for label, _ in labelled]
         if self.together is None:
             return self._run_sequentially(jobs, watches)
         results = self.together(jobs, watches)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.base.errors import RequestError
@@ -32,6 +32,7 @@ class ModuleInputs:
     instead: Mapping[str, str] = field(default_factory=dict)
     undeclared: bool = False
     example: Feed | None = None
+    largest_id: int | None = None
     limits: Mapping[str, int] = field(default_factory=dict)
 
     def of_model(self, model: Model) -> Model:
@@ -59,7 +60,28 @@ def of_forward(module: Module) -> ModuleInputs:
         inputs=tuple(InputSpec(name=name) for name in required),
         optional=tuple(InputSpec(name=name) for name in others),
         undeclared=schema is None and python_source.takes_others(module.forward),
+        largest_id=_largest_id(module),
     )
+
+
+def _largest_id(module: Module) -> int | None:
+    """Return the largest id that each table of embeddings has; None without a table."""
+    tables = [size for part in module.modules() if class_name(part) in _TABLES and (size := _width(part, 0))]
+    return min(tables) - 1 if tables else None
+
+
+_TABLES = ("Embedding", "EmbeddingBag")
+
+
+def class_name(part: Module) -> str:
+    """Return the class of a part, also of one that was compiled to TorchScript."""
+    return str(getattr(part, "original_name", type(part).__name__))
+
+
+def _width(part: Module, axis: int, weight: str = "weight") -> int:
+    """Return the size of an axis of a weight of a layer; 0 if it has none, or not yet."""
+    tensor = getattr(part, weight, None)
+    return int(tensor.shape[axis]) if getattr(tensor, "ndim", 0) > axis else 0  # type: ignore[union-attr]
 
 
 def dict_entries(module: Module, parameter: str) -> tuple[str, ...]:
@@ -86,28 +108,31 @@ def candidate_inputs(module: Module) -> Iterator[InputSpec]:
     if len(entries) > 1:
         return
     name = ".".join((name, *entries))
-    layers = (layer for part in module.modules() if (layer := _first_shapes(part)))
-    for shapes, dtype, high in islice(layers, 2):
+    layers = [(class_name(part), layer) for part in module.modules() if (layer := _first_shapes(part))]
+    # A module may list its table of embeddings behind other layers: the first of each class is tried, too.
+    others = dict(reversed(layers[2:]))
+    for shapes, dtype, high in (*(layer for _, layer in layers[:2]), *reversed(others.values())):
         low = None if high is None else 0.0
         yield from (InputSpec(name=name, shape=shape, dtype=dtype, low=low, high=high) for shape in shapes)
 
 
 def _first_shapes(part: Module) -> tuple[list[tuple[int, ...]], str, float | None] | None:
     """Return likely input shapes of a layer, their dtype, and the largest id; None for other layers."""
-    rank = {"Conv1d": 1, "Conv2d": 2, "Conv3d": 3}.get(type(part).__name__)
-    if rank is not None:
+    kind = class_name(part)
+    rank = {"Conv1d": 1, "Conv2d": 2, "Conv3d": 3}.get(kind)
+    if rank is not None and (channels := _width(part, 1) * int(getattr(part, "groups", 1))):
         sizes = {1: (16000, 1000, 100), 2: (224, 32, 28, 64, 96, 128, 256, 299, 384, 512), 3: (64, 32, 16)}[
             rank
         ]
-        return [(1, int(part.in_channels), *(size,) * rank) for size in sizes], "float32", None  # type: ignore[arg-type]
-    match type(part).__name__:
-        case "Linear":
-            width = int(part.in_features)  # type: ignore[arg-type]
-            return [(1, width), (1, 128, width)], "float32", None
-        case "Embedding" | "EmbeddingBag":
-            return [(1, 128), (1,)], "int64", float(part.num_embeddings - 1)  # type: ignore[operator]
-        case "RNN" | "LSTM" | "GRU":
-            return [(1, 128, int(part.input_size))], "float32", None  # type: ignore[arg-type]
+        return [(1, channels, *(size,) * rank) for size in sizes], "float32", None
+    if kind == "Linear" and (width := _width(part, 1)):
+        return [(1, width), (1, 128, width)], "float32", None
+    if kind in _TABLES and (size := _width(part, 0)):
+        return [(1, 128), (1,)], "int64", float(size - 1)
+    if kind in {"RNN", "LSTM", "GRU"} and (width := _width(part, 1, "weight_ih_l0")):
+        return [(1, 128, width)], "float32", None
+    if kind == "Unflatten" and getattr(part, "dim", None) == 1:
+        return [(1, math.prod(part.unflattened_size))], "float32", None  # type: ignore[arg-type]
     return None
 
 

@@ -98,6 +98,11 @@ def _load_module(path: Path) -> ScriptModule:
         except (RuntimeError, ValueError, OSError) as error:
             reason = (str(error).strip().splitlines() or ["no reason given"])[-1]
             raise RequestError(f"torch.jit.load cannot read '{path}': {reason}; save it again.") from error
+    if not hasattr(module, "forward"):
+        raise RequestError(
+            f"'{path}' has no method forward, as of a class with several; wrap the module in one "
+            "whose forward calls it, and compile that."
+        )
     return module.eval()
 
 

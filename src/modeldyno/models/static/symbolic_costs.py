@@ -240,11 +240,11 @@ class SizeAxis:
         return size >= self.least and not (size - self.least) % self.step if self.step else size == self.least
 
     def text(self, name: str) -> str:
-        """Format it: ``batch >= 2 (traced to 64)``, ``seq = 16k (traced to 512)``, ``seq = 32``."""
+        """Format it: ``batch >= 2 (traced to 64)``, ``seq = 16, 32, ... (traced to 512)``, ``seq = 32``."""
         if not self.step:
             return f"{name} = {self.least}"
-        begin = "" if self.least == self.step else f"{self.least} + "
-        held = f"{name} >= {self.least}" if self.step == 1 else f"{name} = {begin}{self.step}k"
+        each = f"{name} = {self.least}, {self.least + self.step}, ..."
+        held = f"{name} >= {self.least}" if self.step == 1 else each
         return f"{held} (traced to {self.most:,})"
 
 
@@ -319,7 +319,7 @@ class SymbolicTotals:
         return {name: self.sums[name].text(self.basis) for name in _SHOWN_METRICS}
 
     def domain(self) -> str:
-        """Format the sizes for which they hold: ``batch >= 2 (traced to 64), seq = 16k (traced to 512)``."""
+        """Format the sizes for which they hold: ``batch >= 2 (traced to 64), seq = 16, 32, ...``."""
         return ", ".join(axis.text(name) for name, axis in self.axes.items())
 
     def _monomials(self, sizes: Mapping[str, int]) -> tuple[int, ...]:

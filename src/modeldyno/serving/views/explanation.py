@@ -101,7 +101,8 @@ def _named_parts(hops: Sequence[Hop], total: float) -> str:
     ]
     remaining = sum(hop.time.seconds for hop in hops if hop.time is not None and hop.name is HopName.REST)
     if abs(remaining) >= _SMALL * abs(total):
-        parts.append(f"rest {format_quantity(remaining, SECONDS, 2)}")
+        rest = format_quantity(abs(remaining), SECONDS, 2)
+        parts.append(f"rest {rest}" if remaining > 0 else f"the parts exceed the whole by {rest}")
     return ", ".join(parts)
 
 

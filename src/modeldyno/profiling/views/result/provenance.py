@@ -24,7 +24,7 @@ from modeldyno.profiling.views.result.served import describe_load
 from modeldyno.profiling.views.result.totals import is_inspection
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from modeldyno.base.job.input_spec import InputSpec
     from modeldyno.base.result.result import Fact, Result
@@ -41,7 +41,7 @@ def footer(result: Result) -> Table:
     inspected = is_inspection(result)
     facts = {
         "model": identity,
-        "inputs": "; ".join(map(_input, result.inputs)),
+        "inputs": "; ".join(_inputs(result.inputs)),
         "backend": "" if inspected else _backend(result),
         "analysed": _analysed(result) if inspected else "",
         "load": "" if result.job.load is None else describe_load(result, result.job.load),
@@ -97,13 +97,28 @@ def _noise(result: Result) -> str:
     return ", ".join(f"{label} {text}" for label, text in figures if text)
 
 
-def _input(spec: InputSpec) -> str:
+_ALIKE = 3
+"""Inputs from which on those that differ in their names alone are one: a decoder has a cache a layer."""
+
+
+def _inputs(specs: Sequence[InputSpec]) -> Iterator[str]:
+    """Describe each input, or the first of those that are alike."""
+    alike: dict[str, list[InputSpec]] = {}
+    for spec in specs:
+        alike.setdefault(_input(spec, ""), []).append(spec)
+    for spec in specs:
+        name, group = shorten(spec.name, NAME_LIMIT), alike[_input(spec, "")]
+        if len(group) < _ALIKE:
+            yield _input(spec, name)
+        elif spec is group[0]:
+            yield _input(spec, f"{name} and {len(group) - 1} like it, each")
+
+
+def _input(spec: InputSpec, name: str) -> str:
     shape = "" if spec.shape is None or spec.dtype == "object" else format_shape(spec.shape)
     values = f"from {spec.source}" if spec.source else _value_range(spec)
     distinct = "" if spec.distinct is None else f"{spec.distinct:,} distinct"
-    return join_nonempty(
-        " ".join(filter(None, (shorten(spec.name, NAME_LIMIT), shape, spec.dtype))), values, distinct
-    )
+    return join_nonempty(" ".join(filter(None, (name, shape, spec.dtype))), values, distinct)
 
 
 def _value_range(spec: InputSpec) -> str:
