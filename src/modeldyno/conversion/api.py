@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +11,11 @@ from modeldyno.conversion.request import MAX_TIME, ConversionRequest
 from modeldyno.conversion.run import convert as run_conversion
 from modeldyno.profiling.api.arrays import with_batches
 from modeldyno.profiling.api.error_wording import reword_errors
+from modeldyno.profiling.api.live_functions import check_functions, offered_function
 from modeldyno.profiling.api.profile import as_tuple, offered, parse_names, store_conclusion_if
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from modeldyno.base.job.input_spec import InputSpec
     from modeldyno.conversion.agreement.conversion import Conversion
@@ -33,7 +35,8 @@ def convert(  # noqa: PLR0913 - one function per command, one parameter per opti
     data: str | Path | None = None,
     evaluate: str | Sequence[str] = (),
     max_time: float | str = MAX_TIME,
-    tolerance: float | None = None,
+    tolerance: float | str | Mapping[str, float | str] | None = None,
+    verify: str | Callable[..., Any] | None = None,
     seed: int = 0,
     name: str | None = None,
     trust: bool = False,
@@ -60,7 +63,11 @@ def convert(  # noqa: PLR0913 - one function per command, one parameter per opti
             precision may be inferior.
         max_time: time that each form may take, in seconds or as text such as ``"10m"``.
         tolerance: accept outputs that are off by this share of their largest value, such as 1e-3, where the
-            rule asks for less; the document records it with the user.
+            rule asks for less, or by output: ``{"boxes": 1e-2}``; the document records it with the user.
+        verify: function that judges instead of a bound on errors: ``"file.py:name"``, or of a live object a
+            function as well. It gets the outputs of a call and those of the source, arrays or dicts by name
+            of several, and returns whether they will do, or raises an AssertionError. Shapes, dtypes and the
+            places of NaN must be equal all the same.
         seed: seed of random weights and samples.
         name: name of the model in the document and of the folder.
         trust: allow files that run code when loaded.
@@ -92,13 +99,15 @@ def convert(  # noqa: PLR0913 - one function per command, one parameter per opti
         "trust": trust,
     }
     report_stage = watch or (lambda _form, _stage: None)
-    if isinstance(model, str | Path):
-        request = ConversionRequest(model=str(model), **fields)
-        conversion = run_conversion(request, in_process=inline, watch=report_stage)
-    else:
-        arrays, _ = with_batches(model, example, {}, mode="inference")
-        with offered(model, name, arrays) as (ref, _):
-            request = ConversionRequest(model=ref, **fields)
-            conversion = run_conversion(request, in_process=True, watch=report_stage)
+    live = not isinstance(model, str | Path)
+    check_functions(None, None, None, live=live or inline, verify=verify)
+    with ExitStack() as stack:
+        ref = str(model)
+        if live:
+            arrays, _ = with_batches(model, example, {}, mode="inference")
+            ref, _ = stack.enter_context(offered(model, name, arrays))
+        judge = stack.enter_context(offered_function(verify, "verify"))
+        request = ConversionRequest(model=ref, verify=judge, **fields)
+        conversion = run_conversion(request, in_process=live or inline, watch=report_stage)
     store_conclusion_if(conversion, condition=store)
     return conversion

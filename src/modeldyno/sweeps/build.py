@@ -27,6 +27,7 @@ from modeldyno.base.result import multi_model
 from modeldyno.base.result.cost import Price
 from modeldyno.base.result.multi_model import CoHostedModelSpec
 from modeldyno.base.stats.units import RATE, SECONDS, parse_bound
+from modeldyno.conversion.request import make_output_check
 from modeldyno.engine.environment import machine
 from modeldyno.profiling import request, resolve_model
 from modeldyno.serving.servers import triton_repository_reader, triton_written_knobs
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from modeldyno.base.job.knob import Knob
     from modeldyno.base.job.model_ref import ModelRef
     from modeldyno.base.yaml_file import FileConfig, Tree
+    from modeldyno.conversion.agreement.rule import OutputCheck
     from modeldyno.serving.servers.triton_repository_reader import TritonRepository
 
 PLAN = Plan(max_time=10.0, may_extend=True)
@@ -131,6 +133,7 @@ def build_study(
         default=axes.default_point(
             space, backend, knobs, settings, plugins.backend(backend).check, _written_knobs(job.model)
         ),
+        outputs=_read_output_check(config),
         strategy=_read_strategy(config),
         seed=plan.seed,
         budget=read_budget(config, Budget()),
@@ -142,6 +145,14 @@ def build_study(
         for name in backends(result):
             request.check_stages(job.probes, name)
     return result, default_axes
+
+
+def _read_output_check(config: FileConfig) -> OutputCheck | None:
+    """Read what the outputs of a trial must hold."""
+    with config.at("tolerance" if "tolerance" in config.tree else "verify"):
+        return make_output_check(
+            config.tree.get("tolerance"), value_parsers.as_text(config.tree.get("verify"))
+        )
 
 
 def _read_plots(config: FileConfig) -> Iterator[ChosenPlot]:

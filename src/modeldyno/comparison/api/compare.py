@@ -23,12 +23,13 @@ from modeldyno.comparison.change.comparison import Comparison
 from modeldyno.comparison.explain import run_comparison
 from modeldyno.comparison.operands import resolve_operands
 from modeldyno.comparison.run import build_comparison
+from modeldyno.conversion.request import make_output_check
 from modeldyno.engine.runtime.inline import run_inline
 from modeldyno.engine.runtime.session import open_run_session
 from modeldyno.engine.runtime.time_limit import TimeLimit
 from modeldyno.profiling.api.arrays import labelled_file, with_batches
 from modeldyno.profiling.api.error_wording import reword_errors
-from modeldyno.profiling.api.live_functions import check_functions, with_functions
+from modeldyno.profiling.api.live_functions import check_functions, offered_function, with_functions
 from modeldyno.profiling.api.profile import (
     as_tuple,
     check_settings,
@@ -66,6 +67,8 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
     optimizer: str | None = None,
     evaluate: str | Sequence[str] = (),
     data: Any = None,
+    tolerance: float | str | Mapping[str, float | str] | None = None,
+    verify: str | Callable[..., Any] | None = None,
     metrics: Sequence[str] = (),
     smallest: float | str | Mapping[str, float | str] = MappingProxyType({}),
     baseline_settings: Mapping[str, KnobValue] | None = None,
@@ -107,6 +110,10 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
         evaluate: metrics of labelled samples, as for `profile`; each model answers them once.
         data: the labelled samples (.npz), perhaps with ``:`` and the name of the labels, by default `inputs`;
             for live models also batches (inputs, labels), such as a DataLoader, which are read once.
+        tolerance: how far the outputs of a candidate may be off from the baseline's for the same inputs: a
+            share of their largest value, such as 1e-3, or by output, ``{"boxes": 1e-2}``. A candidate beyond
+            it is worse. Without it, more than 0.01 is a doubt.
+        verify: function that judges the outputs instead, as for `convert`.
         metrics: metrics to judge, such as ``("latency.p99", "throughput")``.
         smallest: smallest change that matters: ``0.05`` or ``"5%"``, or by metric, ``{"latency": "5%"}``.
         baseline_settings: knobs of the baseline only.
@@ -166,7 +173,7 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
         raise RequestError("Batches evaluate live models; of references, give data= a .npz file.")
     models = [side for side in all_operands if not isinstance(side, Result | Study | Comparison)]
     live_models = [model for model in models if not isinstance(model, str | Path)]
-    check_functions(pre, post, example, live=len(live_models) == len(models))
+    check_functions(pre, post, example, live=len(live_models) == len(models), verify=verify)
     if live_models and pre is None:
         example, knobs = with_batches(live_models[0], example, knobs, mode)
     shared = Request(
@@ -186,6 +193,8 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
         as_tuple(candidate_inputs, "candidate_inputs"),
     )
     with ExitStack() as stack:
+        judge = stack.enter_context(offered_function(verify, "verify"))
+        question = replace(question, outputs=make_output_check(tolerance, judge))
         evaluation = parse_evaluation(evaluate, stack.enter_context(labelled_file(data)))
         observation = stack.enter_context(with_functions(Observation(**evaluation), pre, post, example))
         shared = replace(shared, observation=observation)

@@ -110,6 +110,8 @@ class Conversion(Conclusion):
     seed: int = 0
     tolerance: Tolerance | None = None
     """A wider bound that was asked for, and by whom."""
+    verify: str = ""
+    """The user's own function that judged in place of the bounds."""
     software: dict[str, Fact] = field(default_factory=dict)
     converted: tuple[Converted, ...] = ()
     schema: int = SCHEMA

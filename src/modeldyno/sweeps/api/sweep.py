@@ -16,7 +16,7 @@ from modeldyno.base.yaml_file import FileConfig
 from modeldyno.engine.runtime.inline import run_inline
 from modeldyno.profiling.api.arrays import with_batches
 from modeldyno.profiling.api.error_wording import reword_errors
-from modeldyno.profiling.api.live_functions import check_functions, with_functions
+from modeldyno.profiling.api.live_functions import check_functions, offered_function, with_functions
 from modeldyno.profiling.api.profile import check_settings, offered
 from modeldyno.stores.lookup import find_study
 from modeldyno.sweeps import build
@@ -68,6 +68,8 @@ def sweep(  # noqa: PLR0913 - one function per command, one parameter per option
     post: str | Callable[..., Any] | None = None,
     evaluate: str | Sequence[str] = (),
     data: str | Path | None = None,
+    tolerance: float | str | Mapping[str, float | str] | None = None,
+    verify: str | Callable[..., Any] | None = None,
     load: Mapping[str, Any] | None = None,
     plan: Plan | None = None,
     beside: str | Sequence[str] = (),
@@ -115,6 +117,9 @@ def sweep(  # noqa: PLR0913 - one function per command, one parameter per option
         post: function that takes its outputs.
         evaluate: metrics of labelled samples, such as accuracy; those of the goal are added.
         data: the labelled samples (.npz), perhaps with ``:`` and the name of the labels; by default `inputs`.
+        tolerance: exclude configurations whose outputs for the same inputs are off from those of the default
+            by more than this share of their largest value, such as 1e-3, or by output: ``{"boxes": 1e-2}``.
+        verify: function that judges the outputs instead, as for `convert`.
         load: the load on a server, such as ``{"concurrency": 8, "duration": 5.0}``.
         plan: time and precision of verification trials; search trials are shorter.
         beside: other models on the same server at the same time, such as ``"b.onnx concurrency=4"``.
@@ -150,7 +155,8 @@ def sweep(  # noqa: PLR0913 - one function per command, one parameter per option
         "mode": mode, "latency_budget": latency_budget, "min_throughput": min_throughput, "rank": rank,
         "price": price, "strategy": strategy,
         "backend": backend, "input": inputs, "probe": probes, "evaluate": evaluate,
-        "data": None if data is None else str(data), "name": name, "set": knobs, "load": load,
+        "data": None if data is None else str(data),
+        "tolerance": tolerance, "name": name, "set": knobs, "load": load,
         "beside": beside,
         "space": _parse_space(space), "plan": _plan_fields(plan),
         "budget": _drop_none(
@@ -172,8 +178,10 @@ def sweep(  # noqa: PLR0913 - one function per command, one parameter per option
     if model is None:
         raise RequestError("A sweep needs a model, or resume= with the id or name of a study.")
     live = not isinstance(model, str | Path)
-    check_functions(pre, post, example, live=live)
+    check_functions(pre, post, example, live=live, verify=verify)
     with ExitStack() as stack:
+        judge = stack.enter_context(offered_function(verify, "verify"))
+        tree = tree if judge is None else {**tree, "verify": judge}
         observation = stack.enter_context(with_functions(Observation(), pre, post, example))
         if live:
             offer = offered(model, name, example if pre is None else None)  # else `pre` is called with it
