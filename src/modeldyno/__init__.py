@@ -37,6 +37,8 @@ if TYPE_CHECKING:  # for type checkers, which do not know what `__getattr__` giv
     from modeldyno.comparison.api.gate import doctor as doctor
     from modeldyno.comparison.api.gate import gate as gate
     from modeldyno.comparison.api.gate import load_baseline as load_baseline
+    from modeldyno.comparison.api.optimize import optimize as optimize
+    from modeldyno.comparison.change.choice import Optimized as Optimized
     from modeldyno.comparison.change.comparison import Comparison as Comparison
     from modeldyno.comparison.change.gate_report import GateReport as GateReport
     from modeldyno.comparison.change.trend import Trend as Trend
@@ -58,6 +60,7 @@ if TYPE_CHECKING:  # for type checkers, which do not know what `__getattr__` giv
     from modeldyno.compat.server_profiler import Profiler as Profiler
     from modeldyno.conversion.agreement.conversion import Conversion as Conversion
     from modeldyno.conversion.api import convert as convert
+    from modeldyno.conversion.opened_model import OpenModel as OpenModel
     from modeldyno.dashboard.api import ui as ui
     from modeldyno.engine.api.devices import devices as devices
     from modeldyno.engine.environment.device_state import DeviceState as DeviceState
@@ -115,7 +118,6 @@ if TYPE_CHECKING:  # for type checkers, which do not know what `__getattr__` giv
     from modeldyno.registry.api import update as update
     from modeldyno.registry.api import work as work
     from modeldyno.registry.idle_devices import idle_devices as idle_devices
-    from modeldyno.registry.open_model import OpenModel as OpenModel
     from modeldyno.registry.open_model import open_model as open_model
     from modeldyno.serving.api.explain import explain as explain
     from modeldyno.serving.api.load import find_load as find_load
@@ -145,7 +147,10 @@ _NAMES = {
     "comparison.api.advise": "advise trend",
     "compat.benchmark": "Benchmark",
     "comparison.api.compare": "compare read_comparison save_comparison",
+    "comparison.api.optimize": "optimize",
+    "comparison.change.choice": "Optimized",
     "conversion.api": "convert",
+    "conversion.opened_model": "OpenModel",
     "engine.api.devices": "devices",
     "exchange.api": """
         comment export findings import_results list_plugins list_results prune read reconcile replicas
@@ -163,7 +168,7 @@ _NAMES = {
     "serving.api.load": "find_load load load_curve rerank_load",
     "profiling.api.metrics": "register_metric",
     "compat.model_profiler": "ModelProfiler",
-    "registry.open_model": "OpenModel open_model",
+    "registry.open_model": "open_model",
     "profiling.api.profile": "BoundBroken inspect profile read_all save store",
     "registry.api": """
         answer attach_result detach_result get_model list_models measure_model move_alias push register

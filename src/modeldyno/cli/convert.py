@@ -18,6 +18,7 @@ from modeldyno.cli.output_options import JSON, NO_STORE, QUIET
     metavar="FORM,...",
     help="onnx, torchscript, exported, openvino, savedmodel, tflite, tensorrt; or all that can be made here.",
 )
+@click.option("--first", is_flag=True, help="Stop at the first form that is still the model.")
 @click.option("--int8", is_flag=True, help="Also with int8 weights, where a form has that.")
 @click.option("--fp16", is_flag=True, help="Also in half precision, where a form has that.")
 @click.option("-o", "--output", metavar="DIR", help="Folder of the files; by default NAME-converted.")

@@ -27,6 +27,7 @@ def convert(  # noqa: PLR0913 - one function per command, one parameter per opti
     example: Any = None,
     *,
     to: str | Sequence[str] = "onnx",
+    first: bool = False,
     int8: bool = False,
     fp16: bool = False,
     output: str | Path | None = None,
@@ -52,6 +53,7 @@ def convert(  # noqa: PLR0913 - one function per command, one parameter per opti
         example: inputs of a live object: an array, a tuple of them, a dict by name, or a
             ``torch.utils.data.DataLoader``.
         to: forms, such as ``"onnx,torchscript"``, or ``"all"`` that the model can become here.
+        first: stop at the first form, in the order of `to`, that is still the model.
         int8: also make the form with int8 weights of each form that has one.
         fp16: also make the form in half precision of each form that has one.
         output: the folder; each form has a folder of its own in it. If None, it is named for the model.
@@ -85,6 +87,7 @@ def convert(  # noqa: PLR0913 - one function per command, one parameter per opti
     """
     fields: dict[str, Any] = {
         "to": parse_names(to, "to"),
+        "first": first,
         "int8": int8,
         "fp16": fp16,
         "output": output,

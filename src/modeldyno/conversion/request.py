@@ -39,6 +39,8 @@ class ConversionRequest:
     """Its name in the registry, where `model` is the reference of what is kept under that name."""
     to: tuple[str, ...] = ("onnx",)
     """Recipes, or ``all``."""
+    first: bool = False
+    """Whether to stop at the first form that is still the model."""
     int8: bool = False
     """Whether to add the int8 recipe of each form that has one."""
     fp16: bool = False

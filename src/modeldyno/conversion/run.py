@@ -89,6 +89,7 @@ def convert(
             source=request.model if loaded is None else ref.argument,
             model=replace(loaded, name=request.name) if loaded and request.name else loaded,
             inputs=inputs if reference is None else _with_file(reference.inputs, request),
+            first=request.first,
             seed=request.seed,
             tolerance=order.tolerance,
             verify=name_of(order.verify),
@@ -103,22 +104,13 @@ def convert(
             raise RequestError(
                 f"Nothing here converts a model of {reference.kind}; see `modeldyno plugins converters`."
             )
-        made = tuple(
-            _one(
-                recipe,
-                replace(
-                    order,
-                    recipe=recipe,
-                    folder=str(folder / recipe),
-                    opset=request.opset,
-                ),
-                reference,
-                run,
-                document,
-            )
-            for recipe in recipes
-        )
-    return replace(document, converted=made)
+        made: list[Converted] = []
+        for recipe in recipes:
+            own = replace(order, recipe=recipe, folder=str(folder / recipe), opset=request.opset)
+            made.append(_one(recipe, own, reference, run, document))
+            if request.first and made[-1].usable:
+                break
+    return replace(document, converted=tuple(made))
 
 
 def _check_outputs(tolerance: Tolerance | None, reference: Reference) -> None:

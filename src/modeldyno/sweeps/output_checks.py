@@ -58,7 +58,9 @@ class OutputComparison:
             why = judge_files(self.expected, self.actual, self.check)
         except ValueError as error:
             doubt = Doubt(
-                code="outputs", seen=f"its outputs were not compared with those of the default: {error}"
+                code="unlike-outputs",
+                seen=f"the outputs could not be compared with those of the default: {error}",
+                advice="give inputs that are the same at every configuration",
             )
             return replace(result, doubts=(*result.doubts, doubt))
         if not why:

@@ -423,8 +423,8 @@ def _verdict(
 ) -> tuple[Sameness, str]:
     if worst.worst <= 1 or rule.verified_by:
         return Sameness.AGREES, ""
-    asked = rule.tolerance is not None and rule.tolerance.of(worst.output)
-    source = " as asked" if asked and worst.products is not None else ""
+    is_wider = rule.tolerance is not None and rule.tolerance.of(worst.output)
+    source = " as asked" if is_wider and worst.products is not None else ""
     if worst.products is None:
         assert top is not None
         off = f"{top.of - top.same} of {top.of} samples differ, first at {worst.call}"
