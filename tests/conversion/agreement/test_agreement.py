@@ -538,3 +538,15 @@ def test_what_the_function_of_the_user_refuses_differs() -> None:
 
     assert agreement.verdict is Sameness.DIFFERS
     assert agreement.sentence == "differs: close.py:same refuses it at batch=4: it returns False"
+
+
+def test_one_usable_form_is_enough_where_the_first_was_asked_for() -> None:
+    """Otherwise all must be."""
+    y = values(SAMPLES, 10)
+    crash = ConversionFailure(kind=ConversionFailureKind.CRASHED, message="it crashed")
+    document = a_conversion(
+        Converted(recipe="openvino", failure=crash), Converted(recipe="onnx", agreement=judged(y, y))
+    )
+
+    assert not document.usable
+    assert replace(document, first=True).usable
