@@ -157,7 +157,7 @@ def sharding(case: Case) -> Iterator[Finding]:
         yield Finding(
             seen=f"{share:.0%} of the memory of a step, {format_bytes(state)}, is weights, gradients and the "
             "state of the optimiser",
-            why="data-parallel copies each hold all of it; sharded, each of n devices holds an n-th part, and "
+            why="data-parallel copies each hold all of it; sharded, each device holds its part, and "
             "weights are gathered layer by layer, which costs transfers",
             saving=Saving(
                 of="memory of a step",
