@@ -143,7 +143,7 @@ def main() -> int:
     answered = {row.file: row for row in kept_rows(kept)}
     if not options.resume:
         answered = {file: row for file, row in answered.items() if not fnmatch(row.name, options.only)}
-    kept.write_text("".join(map(written, answered.values())))
+    kept.write_text("".join(map(line_of, answered.values())))
     print(
         f"{'file':<34} {'inspect':>7} {'profile':>7} {'parameters':>11} {'by others':>11} {'MACs':>14} "
         f"{'by others':>14} {'coverage':>8} {'time':>5}  assumed"
@@ -156,7 +156,7 @@ def main() -> int:
         if row is None:
             row = profile_and_inspect(file, options.max_time)
             with kept.open("a") as answers:
-                answers.write(written(row))
+                answers.write(line_of(row))
         print(line(row), flush=True)
         rows.append(row)
     return judge(rows, LEAST if options.only == "*" else len(rows))
@@ -171,7 +171,7 @@ def profile_and_inspect(file: Path, max_time: str) -> Row:
     return Row(str(file), inspected, ran, counted, time.monotonic() - began)
 
 
-def written(row: Row) -> str:
+def line_of(row: Row) -> str:
     """Return a row as a line of JSON."""
     return json.dumps(asdict(row)) + "\n"
 

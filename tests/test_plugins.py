@@ -58,6 +58,7 @@ def test_a_missing_extra_says_what_to_install() -> None:
         plugins.require(("json", "no_such_module"), "model x")
 
     assert plugins.missing_message(("onnx",), "model x").endswith("pip install onnx onnxruntime")
+    assert plugins.missing(("json.decoder", "no_such_module.part")) == ("no_such_module.part",)
     assert plugins.missing_message(("keras", "tensorflow"), "model x").endswith(
         "pip install keras tensorflow"
     )
@@ -76,7 +77,9 @@ def test_what_to_install_is_what_the_extras_declare() -> None:
 
     assert {"onnx", "onnxruntime", "torch", "transformers", "optuna"} <= hinted
     assert hinted - {"scipy", "sqlalchemy"} <= declared
-    assert {package for packages in plugins.PACKAGES.values() for package in packages} <= declared
+    without_extra = {"hummingbird-ml", "onnxconverter-common"}  # no installer finds them an onnx of today
+    named = {package for packages in plugins.PACKAGES.values() for package in packages}
+    assert named - without_extra <= declared
     assert not any("modeldyno" in package for package in hinted)
 
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from modeldyno.comparison.api.gate import check as check
     from modeldyno.comparison.api.gate import doctor as doctor
     from modeldyno.comparison.api.gate import gate as gate
+    from modeldyno.comparison.api.optimize import optimize as optimize
     from modeldyno.comparison.change.comparison import Comparison as Comparison
     from modeldyno.comparison.change.gate_report import GateReport as GateReport
     from modeldyno.comparison.change.trend import Trend as Trend
@@ -74,6 +75,7 @@ _HOMES = {
     "comparison.api.advise": "advise trend",
     "comparison.api.compare": "compare",
     "comparison.api.gate": "check doctor gate",
+    "comparison.api.optimize": "optimize",
     "comparison.change.comparison": "Comparison",
     "comparison.change.gate_report": "GateReport",
     "comparison.change.trend": "Trend",

@@ -9,6 +9,7 @@ from modeldyno.base.metrics.measurement import Distribution, Interval, Measureme
 from modeldyno.base.report.figure_checks import Recomputation
 from modeldyno.comparison.calibrate import MachineCheckup
 from modeldyno.comparison.change.advice import Advice
+from modeldyno.comparison.change.choice import Optimized
 from modeldyno.engine.environment.device_state import DeviceState
 from modeldyno.exchange.reconciliation import Reconciliation
 from modeldyno.serving.loadtest.replicas import CostAnswer
@@ -25,6 +26,7 @@ __all__ = [
     "Judgement",
     "MachineCheckup",
     "Measurement",
+    "Optimized",
     "Recomputation",
     "Reconciliation",
     "Verdict",

@@ -303,6 +303,32 @@ class TestTorch:
         assert (waste.kind, waste.name, waste.scope) == ("layout", "Tensor.contiguous", "step")
         assert waste.line.startswith("test_operators.py:")
 
+    def test_blocks_of_record_function_are_regions_of_a_followed_script(
+        self, mark: Profiled, torch: Any
+    ) -> None:
+        """Also decorated functions, but not those of torch itself, and no longer when it has ended."""
+        net = torch.nn.Linear(8, 8)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        record_function = torch.profiler.record_function
+
+        @record_function("loss")  # type: ignore[untyped-decorator]
+        def loss(values: Any) -> Any:
+            return values.sum()
+
+        end = mark.follow_script("work.py")
+        for _ in range(3):
+            with record_function("forward"):
+                values = net(torch.ones(1, 8))
+            loss(values).backward()
+            optimizer.step()
+        end()
+        with record_function("after"):
+            pass
+        result = mark.result()
+        calls = {m.scope: m.value for m in result.measurements if m.metric == "calls"}
+
+        assert calls == {"work.py": 1, "forward": 3, "loss": 3}
+
     def test_a_script_without_a_mark_is_followed(self, mark: Profiled, torch: Any) -> None:
         """Its operators by their names in the code, its lines, and what it could do without."""
         net = torch.nn.Linear(8, 8)

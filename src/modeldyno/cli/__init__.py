@@ -47,6 +47,7 @@ GROUPS = {
         "sweep": "Find the best configuration within bounds, with its confidence.",
         "advise": "Try optimizations of a model; report what helped and its cost.",
         "convert": "Convert a model into other forms; judge each against it.",
+        "optimize": "Package the fastest form of a model that is still the model.",
     },
     "Judge": {
         "compare": "Compare models: which is better, by how much, how surely, why.",
@@ -87,7 +88,19 @@ _TOGETHER = {
 }
 """Modules that declare several commands; each of the others has a module of its own."""
 _MEASURING = frozenset(
-    {"profile", "load", "sweep", "compare", "advise", "doctor", "explain", "convert", "worker", "registry"}
+    {
+        "profile",
+        "load",
+        "sweep",
+        "compare",
+        "advise",
+        "doctor",
+        "explain",
+        "convert",
+        "optimize",
+        "worker",
+        "registry",
+    }
 )
 _HOLDING = _MEASURING - {"convert", "worker", "registry"}
 """Commands that hold the lock of the device from their beginning; a worker takes it for each measurement."""

@@ -27,6 +27,8 @@ from modeldyno.cli.output_options import RESULT_OUTPUT
 @cli_options.repeatable("--probe", "probes", "PROBE,...", "What to measure; by default the same as profile.")
 @cli_options.FUNCTIONS
 @cli_options.EVALUATION
+@cli_options.TOLERANCE
+@cli_options.VERIFY
 @cli_options.MODE
 # the verdict
 @cli_options.repeatable(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import click
 
 from modeldyno.cli import options as cli_options
-from modeldyno.cli import quantity_callback
 from modeldyno.cli.declare import declare
 from modeldyno.cli.output_options import JSON, NO_STORE, QUIET
 
@@ -19,6 +18,7 @@ from modeldyno.cli.output_options import JSON, NO_STORE, QUIET
     metavar="FORM,...",
     help="onnx, torchscript, exported, openvino, savedmodel, tflite, tensorrt; or all that can be made here.",
 )
+@click.option("--first", is_flag=True, help="Stop at the first form that is still the model.")
 @click.option("--int8", is_flag=True, help="Also with int8 weights, where a form has that.")
 @click.option("--fp16", is_flag=True, help="Also in half precision, where a form has that.")
 @click.option("-o", "--output", metavar="DIR", help="Folder of the files; by default NAME-converted.")
@@ -31,12 +31,8 @@ from modeldyno.cli.output_options import JSON, NO_STORE, QUIET
     help="Metrics of labelled samples, --data FILE[:LABELS], that int8 and fp16 must keep: accuracy,f1.",
 )
 @cli_options.time_option("--max-time", "10m", "Time that each form may take.", old="--timeout")
-@click.option(
-    "--tolerance",
-    metavar="SHARE",
-    callback=quantity_callback("1", below=1),
-    help="Accept outputs that are off by this share of their largest value, such as 1e-3; it is recorded.",
-)
+@cli_options.TOLERANCE
+@cli_options.VERIFY
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of random weights and samples.")
 @cli_options.NAME
 @cli_options.TRUST

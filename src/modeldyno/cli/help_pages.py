@@ -24,6 +24,10 @@ EXAMPLES: dict[str, tuple[str, str]] = {
         "modeldyno load model.onnx -c 8 --duration 10s",
         "modeldyno load http://127.0.0.1:8000#model --rate 100:poisson --require 'latency.p99 <= 50ms'",
     ),
+    "optimize": (
+        "modeldyno optimize net.py:make --to onnx,openvino -o best.zip",
+        "modeldyno optimize model.onnx --int8 --prefer 'throughput if latency.p99 <= 10ms'",
+    ),
     "sweep": (
         "modeldyno sweep model.onnx --space batch_size=1,2,4,8 --require 'latency.p99 <= 50ms'",
         "modeldyno sweep --resume STUDY --max-time 10m",
@@ -95,6 +99,7 @@ GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("What is measured", (
         "--probe", "--pre", "--post", "--layers", "--prompt", "--generate", "--trace", "--outputs",
         "--records", "--vary", "--device", "--memory", "--compare", "--metric", "--evaluate", "--data",
+        "--tolerance", "--verify",
     )),
     ("Load", (
         "--concurrency", "--rate", "--replay", *(row.flag for row in LOAD), "--find-load", "--most",
@@ -104,7 +109,7 @@ GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
         "--space", "--objective", "--maximize", "--minimize", "--latency-budget", "--min-throughput",
         "--rank", "--strategy", "--max-trials", "--curves", "--bisect", "--until", "--dry-run", "--resume",
         "--reuse", "--rerank", "--export-configs", "--overwrite", "--top", "--also", "--top-models",
-        "--from-model-analyzer", "--trial-time", "--tolerance", "--findings-only",
+        "--from-model-analyzer", "--trial-time", "--findings-only",
     )),
     ("Bounds and baselines", (
         "--require", "--baseline", "--max-regression", "--smallest", "--force", "--fail-on", "--budget",

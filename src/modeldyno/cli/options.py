@@ -110,6 +110,15 @@ FUNCTIONS = combine_options(
     ),
 )  # fmt: skip
 """The functions around a model."""
+TOLERANCE = click.option(
+    "--tolerance", metavar="[OUTPUT=]SHARE,...",
+    help="Accept outputs that are off by this share of their largest value: 1e-3, boxes=1%; it is recorded.",
+)  # fmt: skip
+VERIFY = click.option(
+    "--verify", metavar="FUNCTION",
+    help="Function that judges them instead: file.py:same gets outputs and expected ones.",
+)  # fmt: skip
+"""What outputs must hold beside those of the source, the baseline or the default."""
 
 
 def side_inputs_option(flag: str, whose: str) -> Decorator:

@@ -133,6 +133,8 @@ def _check_certainty(_ctx: click.Context, _parameter: click.Parameter, value: st
 @cli_options.repeatable("--probe", "probes", "PROBE,...", "What to measure; by default what the goal needs.")
 @cli_options.FUNCTIONS
 @cli_options.EVALUATION
+@cli_options.TOLERANCE
+@cli_options.VERIFY
 @cli_options.time_option("--trial-time", "10s", "Maximum measuring time of a trial.")
 @cli_options.plan_options("max_time", "processes", "percentiles")
 @cli_options.BESIDE

@@ -21,6 +21,7 @@ from modeldyno.base.job.knob import BATCH_SIZE
 from modeldyno.base.job.probe_options import Observation
 from modeldyno.base.job.static_options import Mode
 from modeldyno.base.metrics.doubt import Doubt
+from modeldyno.base.result.output_agreement import CLOSE
 from modeldyno.base.result.result import merge
 from modeldyno.base.stats.schedule import VERDICT_ROUNDS, RoundSchedule
 from modeldyno.comparison.change.build import CompareOptions, with_second_pass
@@ -34,6 +35,7 @@ from modeldyno.comparison.run import (
     side_label,
     without_evaluation,
 )
+from modeldyno.conversion.judge_outputs import judge
 from modeldyno.engine.data import outputs
 from modeldyno.engine.runtime.session import ignore_event
 
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 
     from modeldyno.base.job.job import Job
     from modeldyno.base.result.result import Result
+    from modeldyno.conversion.agreement.rule import OutputCheck
     from modeldyno.engine.runtime.session import RunSession
     from modeldyno.models.interface import Feed
 
@@ -63,8 +66,9 @@ _START_TIME = 1.0
 """Seconds that a process is expected to take beside its probes: for its start, loading and first calls."""
 _MIN_TIMEOUT = 1.0
 """Seconds granted to a run at least."""
-CLOSE, COSINE = 0.01, 0.999
-"""Outputs that differ by more, relative to their largest value, or have a lower cosine, are doubted."""
+COSINE = 0.999
+"""Outputs with a lower cosine are doubted, and those that differ by more than `CLOSE`."""
+_UNLIKE = "unlike-outputs"
 
 
 def run_comparison(
@@ -72,9 +76,31 @@ def run_comparison(
 ) -> Comparison | None:
     """Run Jobs in turns until there is a verdict, then look for causes; None if nothing was finished.
 
+    If outputs are to be judged, each model is called once before anything is measured.
+
     Raises:
         RequestError: a Job cannot be run, or the question does not fit what was measured.
     """
+    judged = [] if question.outputs is None else _judge_outputs(jobs, question.outputs, campaign)
+    compared = _measure(jobs, turns, question, campaign)
+    if compared is None or not judged:
+        return compared
+    contrasts = tuple(
+        replace(
+            side,
+            outputs_verdict=verdict,
+            unlike=why,
+            doubts=(*(d for d in side.doubts if d.code != _UNLIKE), *doubts),
+        )
+        for side, (verdict, why, doubts) in zip(compared.contrasts, judged, strict=True)
+    )
+    return replace(compared, contrasts=contrasts)
+
+
+def _measure(
+    jobs: Sequence[Job], turns: RoundSchedule, question: CompareOptions, campaign: RunSession
+) -> Comparison | None:
+    """Run Jobs in turns until there is a verdict, then look for causes; None if nothing was finished."""
     started, last = monotonic(), None
     ending = inf if turns.max_time is None else started + turns.max_time
     if campaign.limit is not None:  # which began before, with the command
@@ -253,6 +279,59 @@ def _without_output_file(watched: Result, path: Path) -> Result:
 # --- outputs -----------------------------------------------------------------------------------------
 
 
+def _judge_outputs(
+    jobs: Sequence[Job], check: OutputCheck, campaign: RunSession
+) -> list[tuple[ChangeVerdict, str, tuple[Doubt, ...]]]:
+    """Call each model once, and judge the outputs of the candidates beside those of the baseline.
+
+    Returns:
+        For each candidate the verdict, why its outputs will not do, and the doubt if nobody knows.
+
+    Raises:
+        RequestError: a model is not called in a process, or the tolerance or the user's function is wrong.
+    """
+    if any(plugins.serves(job.backend) or job.inspection.mode is Mode.TRAIN for job in jobs):
+        raise RequestError(
+            "Outputs are judged of models that are called in a process; of servers and training steps, leave "
+            "out tolerance and verify."
+        )
+    limit = campaign.limit
+    budget = _Budget(run=0.0, end=inf if limit is None else limit.end)
+    judged: list[tuple[ChangeVerdict, str, tuple[Doubt, ...]]] = []
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [Path(folder) / f"{side}.npz" for side in range(len(jobs))]
+        for number, (job, path) in enumerate(zip(jobs, paths, strict=True)):
+            watch = campaign.label_progress(f"outputs of the {side_label(number, len(jobs))}")
+            campaign.execute(_watch_job(job, path, (), budget.left), watch=watch)
+        for job, path in zip(jobs[1:], paths[1:], strict=True):
+            try:
+                expected, actual = _calls_alike(job, paths[0], path, campaign, budget)
+            except ValueError as error:
+                judged.append((ChangeVerdict.UNDECIDED, "", (_outputs_doubt(str(error)),)))
+                continue
+            why = judge(expected, actual, check)
+            judged.append((ChangeVerdict.WORSE if why else ChangeVerdict.SAME, why, ()))
+    return judged
+
+
+def _calls_alike(
+    job: Job, baseline: Path, candidate: Path, campaign: RunSession, budget: _Budget
+) -> tuple[Feed, Feed]:
+    """Return the outputs of the baseline and of a candidate for the same inputs.
+
+    Raises:
+        ValueError: there are none; the message is a phrase.
+    """
+    for path, name in ((baseline, "baseline"), (candidate, "candidate")):
+        if not path.is_file():
+            raise ValueError(f"the {name} returned none")
+    expected_inputs, expected = outputs.load_call(baseline)
+    actual_inputs, actual = outputs.load_call(candidate)
+    if not outputs.same_values(expected_inputs, actual_inputs):
+        _, actual = _run_with_inputs(job, expected_inputs, actual_inputs, candidate, campaign, budget)
+    return expected, actual
+
+
 def _with_outputs(
     compared: CandidateComparison,
     job: Job,
@@ -264,14 +343,8 @@ def _with_outputs(
     """Compare the outputs, or add a doubt that says why that is impossible."""
     if not baseline.is_file() or not candidate.is_file():
         return compared
-    expected_inputs, expected_outputs = outputs.load_call(baseline)
     try:
-        actual_inputs, actual_outputs = outputs.load_call(candidate)
-        if not outputs.same_values(expected_inputs, actual_inputs):
-            actual_inputs, actual_outputs = _run_with_inputs(
-                job, expected_inputs, actual_inputs, candidate, campaign, budget
-            )
-        agreements = outputs.agreement(expected_outputs, actual_outputs)
+        agreements = outputs.agreement(*_calls_alike(job, baseline, candidate, campaign, budget))
     except (ValueError, RequestError) as error:
         return replace(compared, doubts=(*compared.doubts, _outputs_doubt(str(error).rstrip("."))))
     compared = replace(compared, outputs=agreements)
@@ -321,4 +394,4 @@ def _run_with_inputs(
 def _outputs_doubt(why: str, *, compared: bool = False) -> Doubt:
     text = why if compared else f"the outputs could not be compared: {why}"
     advice = "check with your data whether the candidate's outputs are good enough"
-    return Doubt(code="unlike-outputs", seen=text, advice=advice)
+    return Doubt(code=_UNLIKE, seen=text, advice=advice)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.base import plugins
 from modeldyno.base.clock import monotonic
-from modeldyno.base.errors import InputRefused, ModelDynoError, OutOfTime, RunFailed
+from modeldyno.base.errors import InputRefused, ModelDynoError, OutOfTime, RequestError, RunFailed
 from modeldyno.base.identity import new_identity
 from modeldyno.base.job.probe_options import EVALUATION
 from modeldyno.base.metrics import doubt
@@ -46,6 +46,10 @@ def build_comparison(
     Raises:
         RequestError: the hardware differs, or a requested metric was not measured.
     """
+    if question.outputs is not None and turns is None:
+        raise RequestError(
+            "Stored results have no outputs to judge; compare the models, or give no tolerance or verify."
+        )
     baseline, *candidates = results
     level = LEVEL if turns is None else turns.level(LEVEL)
     paired = turns is not None and not turns.block and len({result.processes for result in results}) == 1

@@ -11,7 +11,7 @@ from modeldyno.profiling.findings.rules import findings
 from modeldyno.profiling.views.findings import describe_saving, finding_notice
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Sequence
 
     from modeldyno.base.result.result import Result
 
@@ -45,9 +45,13 @@ class Recommendations(tuple[Recommendation, ...]):
 
 
 def recommend(results: Iterable[Result]) -> Recommendations:
-    """Return what the Results suggest, each rule once: by the newest Result that it speaks of."""
+    """Return what the Results suggest, each rule once: by the newest Result that it speaks of.
+
+    What they lack together comes last: representative inputs, and a second configuration.
+    """
     by_code: dict[str, Recommendation] = {}
-    for result in results:
+    measured = [result for result in results if not result.failures]
+    for result in measured:
         knobs = plugins.knobs(result.job.backend)
         for item in findings(result, knobs):
             notice = finding_notice(result, item, knobs)
@@ -58,7 +62,33 @@ def recommend(results: Iterable[Result]) -> Recommendations:
                 command=notice.advice,
                 finding=item,
             )
+    by_code |= {item.code: item for item in _of_guidelines(measured)}
     return Recommendations(sorted(by_code.values(), key=lambda item: -_largest_saving(item.finding)))
+
+
+def _of_guidelines(results: Sequence[Result]) -> Iterator[Recommendation]:
+    """Yield what the measurements together lack: data that was given, and a second configuration."""
+    if not results:
+        return
+    if all(not each.job.model.live and not any(spec.source for spec in each.job.inputs) for each in results):
+        yield _guideline(
+            "representative-data",
+            "the inputs were random, or the model's own example",
+            "values may decide which branches run, how sparse a tensor is, and how long a text becomes",
+            "give inputs of your application as input_data=, an array or a file",
+        )
+    if len({(str(each.job.config), str(each.job.sizes), str(each.inputs)) for each in results}) == 1:
+        yield _guideline(
+            "several-configurations",
+            "one configuration was measured",
+            "another batch size or precision may be better, and shows whether these figures are typical",
+            "profiler.benchmark([{'batch_size': 1}, {'batch_size': 32}])",
+        )
+
+
+def _guideline(code: str, seen: str, why: str, do: str) -> Recommendation:
+    finding = Finding(code=code, seen=seen, why=why, do=do)
+    return Recommendation(code=code, text=f"{seen}: {why}", saving="", command=do, finding=finding)
 
 
 def _largest_saving(finding: Finding) -> float:

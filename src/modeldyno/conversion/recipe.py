@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from modeldyno.base import plugins
 from modeldyno.base.clock import monotonic
@@ -18,7 +18,7 @@ from modeldyno.base.errors import ModelDynoError, RequestError
 from modeldyno.base.job.input_spec import BATCH, InputSpec
 from modeldyno.base.job.model_ref import ModelIdentity, ModelRef
 from modeldyno.conversion.agreement.agreement import judge_task, with_task
-from modeldyno.conversion.agreement.compare import CallTally, compare_call, conclude
+from modeldyno.conversion.agreement.compare import CallTally, compare_call, conclude, match_outputs
 from modeldyno.conversion.agreement.conversion import ConversionFailure, ConversionFailureKind, Converted
 from modeldyno.conversion.agreement.rule import AgreementRule, Sameness, Tolerance
 from modeldyno.conversion.check_inputs import SAMPLES_FILE, own_names, with_names_of
@@ -37,6 +37,7 @@ from modeldyno.conversion.reference import (
     run_reference,
     write_arrays,
 )
+from modeldyno.conversion.verify import load_verify, name_of
 from modeldyno.engine.data import labelled_samples
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 
     from modeldyno.conversion.agreement.agreement import ModelAgreement, TaskMetric
     from modeldyno.conversion.interface import ConvertedFile
+    from modeldyno.conversion.verify import Verify
     from modeldyno.models.interface import Feed, Model
 
 UNCHECKED = ".unchecked"
@@ -70,6 +72,8 @@ class ConversionOrder:
     """Where the recipe writes its file."""
     opset: int | None = None
     tolerance: Tolerance | None = None
+    verify: str = ""
+    """The user's function that judges in place of the bounds."""
     evaluate: tuple[str, ...] = ()
     """Metrics in which a lossy form must not be inferior."""
     labelled: str = ""
@@ -181,6 +185,7 @@ def _convert(order: ConversionOrder, watch: Callable[[str], None]) -> Converted:
             narrows=written.narrows,
             computed=reference.computed,
             tolerance=order.tolerance,
+            verified_by=name_of(order.verify),
         )
         done = _checked(made, _Check(converter, reference, order, rule, watch), path)
     except Exception as error:  # noqa: BLE001 - exporters raise anything
@@ -249,7 +254,8 @@ def _checked(made: Converted, check: _Check, path: Path) -> Converted:
     reference = check.reference
     made = replace(made, digest=model.identity.digest, inputs=with_names_of(reference.measured, model.inputs))
     _write_samples(check, model, path.parent)
-    tallies, refused = compare_model(model, backend, reference, check.folder, check.rule)
+    verify = load_verify(check.order.verify) if check.order.verify else None
+    tallies, refused = compare_model(model, backend, reference, check.folder, check.rule, verify)
     if refused:
         if not tallies and (error := _example_error(model, check)) is not None:
             return _unchecked(replace(made, failure=failure_of(error)), path)
@@ -264,11 +270,12 @@ def _checked(made: Converted, check: _Check, path: Path) -> Converted:
         made = replace(made, agreement=agreement)
         if agreement.verdict is not Sameness.DIFFERS:
             return made
-        return _unchecked(replace(made, failure=_differs(agreement, reference, tallies)), path)
-    check.watch("finding the first layer that differs")
-    call = farthest_call(tallies, reference)
-    first = locate(check.load_source, model, backend, call, check.folder, check.rule)
-    made = replace(made, agreement=replace(agreement, first=first))
+    elif not any(tally.refused for tally in tallies):  # else no bound is broken, and no layer to be named
+        check.watch("finding the first layer that differs")
+        call = farthest_call(tallies, reference)
+        first = locate(check.load_source, model, backend, call, check.folder, check.rule)
+        agreement = replace(agreement, first=first)
+    made = replace(made, agreement=agreement)
     return _unchecked(replace(made, failure=_differs(agreement, reference, tallies)), path)
 
 
@@ -312,7 +319,12 @@ def _unchecked(made: Converted, path: Path) -> Converted:
 
 
 def compare_model(
-    model: Model, backend: str, reference: Reference, folder: Path, rule: AgreementRule, **settings: Any
+    model: Model,
+    backend: str,
+    reference: Reference,
+    folder: Path,
+    rule: AgreementRule,
+    verify: Verify | None = None,
 ) -> tuple[list[CallTally], dict[str, str]]:
     """Call a converted model as the source was called, and compare.
 
@@ -322,14 +334,14 @@ def compare_model(
         reference: what `run_reference` returned.
         folder: where it wrote the arrays.
         rule: what is asked of the converted model.
-        settings: knobs of the backend.
+        verify: judges each call in place of the bounds.
 
     Returns:
         The comparison of each output of each call, and the calls that the converted model refuses, with why.
     """
     tallies: list[CallTally] = []
     refused: dict[str, str] = {}
-    with opened(model, backend, **settings) as run:
+    with opened(model, backend) as run:
         for call in reference.calls:
             inputs, expected, unsteady = read_call(folder, call)
             try:
@@ -337,7 +349,7 @@ def compare_model(
             except Exception as error:  # noqa: BLE001 - a runtime may raise anything for a size it does not know
                 refused.setdefault(call.words, failure_of(error).message)
                 continue
-            tallies += compare_call(
+            compared = compare_call(
                 expected,
                 outputs,
                 call=call.words,
@@ -346,6 +358,11 @@ def compare_model(
                 rule=rule,
                 unsteady=unsteady,
             )
+            if verify is not None and not any(tally.fault for tally in compared):
+                names = match_outputs(expected, outputs)
+                why = verify({name: outputs[other] for name, other in names.items()}, expected)
+                compared = tuple(replace(tally, refused=why) for tally in compared)
+            tallies += compared
     return tallies, refused
 
 

@@ -36,7 +36,8 @@ if __name__ == "__main__":
         inputs={inputs},
         seed={seed},
         trust={trust},
-        tolerance={tolerance!r},{evaluation}
+        tolerance={tolerance!r},
+        verify={verify},{evaluation}
         inline=True,
     )
     for made in conversion.converted:
@@ -57,7 +58,8 @@ def write_script(  # noqa: PLR0913 - all that a conversion depends on
     inputs: tuple[InputSpec, ...],
     seed: int,
     trust: bool,
-    tolerance: float | None,
+    tolerance: float | dict[str, float] | None,
+    verify: str = "",
     evaluate: tuple[str, ...] = (),
     labelled: str = "",
     software: Mapping[str, object],
@@ -77,6 +79,7 @@ def write_script(  # noqa: PLR0913 - all that a conversion depends on
         seed=seed,
         trust=trust,
         tolerance=tolerance,
+        verify=_function(verify, folder),
         evaluation=_evaluation(evaluate, labelled, folder) if evaluate else "",
     )
     path = folder / NAME
@@ -94,6 +97,12 @@ def _reference(ref: ModelRef, folder: Path) -> str:
         return repr(str(ref))
     scheme = f"{ref.scheme}:" if ref.scheme else ""
     return f'f"{scheme}{{HERE / {_relative(path, folder)!r}}}{mark}{rest}"'
+
+
+def _function(reference: str, folder: Path) -> str:
+    """Return an expression for a function: of a file, relative to the script."""
+    path, mark, name = _split(reference)
+    return f'f"{{HERE / {_relative(path, folder)!r}}}{mark}{name}"' if mark else repr(reference or None)
 
 
 def _split(locator: str) -> tuple[str, str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,8 +12,10 @@ from modeldyno.base.errors import RequestError, UnknownName
 from modeldyno.base.identity import actor
 from modeldyno.base.job.input_spec import InputSpec, parse_input
 from modeldyno.base.job.probe_options import check_evaluations, evaluation_name
-from modeldyno.conversion.agreement.rule import Tolerance
+from modeldyno.base.stats.units import parse_quantity
+from modeldyno.conversion.agreement.rule import OutputCheck, Tolerance
 from modeldyno.engine.data import labelled_samples
+from modeldyno.profiling.request import parse_function
 from modeldyno.profiling.resolve_model import resolve_model
 
 if TYPE_CHECKING:
@@ -36,6 +39,8 @@ class ConversionRequest:
     """Its name in the registry, where `model` is the reference of what is kept under that name."""
     to: tuple[str, ...] = ("onnx",)
     """Recipes, or ``all``."""
+    first: bool = False
+    """Whether to stop at the first form that is still the model."""
     int8: bool = False
     """Whether to add the int8 recipe of each form that has one."""
     fp16: bool = False
@@ -52,10 +57,13 @@ class ConversionRequest:
     """The file of these samples; by default `data`, whose samples are then compared as well."""
     max_time: float = MAX_TIME
     """Seconds that one recipe may take."""
-    tolerance: float | None = None
-    """The share of a sample's largest value by which outputs may be off; None for what the rule allows."""
+    tolerance: TolerancePerOutput = None
+    """The share of a sample's largest value by which outputs may be off, as `parse_tolerance` reads it; None
+    for what the rule allows."""
     tolerated_by: str = ""
     """Who asked for that tolerance; by default the user of this process."""
+    verify: str | None = None
+    """The user's own function that judges in place of the bounds, ``file.py:name``."""
     seed: int = 0
     name: str | None = None
     trust: bool = False
@@ -91,7 +99,7 @@ class ConversionRequest:
         self._check_data()
         if self.max_time <= 0:
             raise RequestError("A recipe needs a time limit above 0 s.")
-        check_tolerance(self.tolerance)
+        make_output_check(self.tolerance, self.verify)
 
     def _check_data(self) -> None:
         """Check the file of samples, and its labels if something is evaluated."""
@@ -126,9 +134,7 @@ class ConversionRequest:
 
     def wider(self) -> Tolerance | None:
         """Return the tolerance that was asked for, and who did."""
-        if self.tolerance is None:
-            return None
-        return Tolerance(relative=self.tolerance, by=self.tolerated_by or actor())
+        return parse_tolerance(self.tolerance, by=self.tolerated_by)
 
     def requested_inputs(self) -> tuple[InputSpec, ...]:
         """Parse the inputs, and add the file of samples."""
@@ -163,6 +169,59 @@ class ConversionRequest:
 def possible_recipes(kind: str) -> list[str]:
     """Return the recipes that convert a source of this kind here."""
     return [name for name, converter in plugins.usable("converter") if _is_possible(converter, kind)]
+
+
+TolerancePerOutput = float | str | Mapping[str, float | str] | None
+"""A tolerance as users give it: of all outputs, or by the names of outputs."""
+
+
+def parse_tolerance(tolerance: TolerancePerOutput, *, by: str = "") -> Tolerance | None:
+    """Read a tolerance: ``1e-3``, ``scores=1e-3,boxes=1%`` or a mapping; None if there is none.
+
+    Args:
+        tolerance: of all outputs, or by the names of outputs; one without a name is that of all others.
+        by: who asks for it; by default the user of this process.
+
+    Raises:
+        RequestError: a share is not between 0 and 1, or an output is named twice.
+    """
+    if tolerance is None:
+        return None
+    pairs = (
+        tolerance.items()
+        if isinstance(tolerance, Mapping)
+        else map(_share_of_output, str(tolerance).split(","))
+    )
+    shares: dict[str, float] = {}
+    for output, share in pairs:
+        if output in shares:
+            raise RequestError(
+                f"tolerance gives {f'the output {output!r}' if output else 'all outputs'} twice."
+            )
+        shares[output] = parse_quantity(str(share), "1")
+        check_tolerance(shares[output])
+    return Tolerance(relative=shares.pop("", 0.0), outputs=shares, by=by or actor())
+
+
+def make_output_check(tolerance: TolerancePerOutput, verify: str | None) -> OutputCheck | None:
+    """Return what outputs must hold; None if nothing is asked.
+
+    Args:
+        tolerance: as `parse_tolerance` reads it.
+        verify: a function, as `parse_function` reads it.
+
+    Raises:
+        RequestError: both are given, or one is wrong.
+    """
+    shares, function = parse_tolerance(tolerance), parse_function(verify, "verify") or ""
+    if shares is not None and function:
+        raise RequestError("A function judges in place of a tolerance; give one of verify and tolerance.")
+    return OutputCheck(tolerance=shares, verify=function) if shares is not None or function else None
+
+
+def _share_of_output(text: str) -> tuple[str, str]:
+    output, _, share = text.rpartition("=")
+    return output.strip(), share.strip()
 
 
 def check_tolerance(tolerance: float | None) -> float | None:

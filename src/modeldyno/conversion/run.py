@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from modeldyno.base import plugins
-from modeldyno.base.errors import RequestError
+from modeldyno.base.errors import RequestError, UnknownName
 from modeldyno.base.identity import new_identity
 from modeldyno.base.system.temporary_folder import own_folder
 from modeldyno.conversion.agreement.conversion import Conversion, Converted
@@ -20,13 +20,16 @@ from modeldyno.conversion.recipe import UNCHECKED, ConversionOrder, OrderAnswer,
 from modeldyno.conversion.reference import stored_reference
 from modeldyno.conversion.reproduce import write_script
 from modeldyno.conversion.request import possible_recipes
+from modeldyno.conversion.verify import name_of
 from modeldyno.engine.environment import machine
+from modeldyno.profiling.request import parse_function
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
     from modeldyno.base.job.input_spec import InputSpec
+    from modeldyno.conversion.agreement.rule import Tolerance
     from modeldyno.conversion.reference import Reference
     from modeldyno.conversion.request import ConversionRequest
 
@@ -73,6 +76,8 @@ def convert(
             reference=scratch,
             evaluate=request.metrics(),
             labelled=request.labelled(),
+            tolerance=request.wider(),
+            verify=parse_function(request.verify, "verify") or "",
         )
         stored = stored_reference(Path(scratch))
         first = run(order) if stored is None else OrderAnswer(reference=stored)
@@ -85,35 +90,46 @@ def convert(
             source=request.model if loaded is None else ref.argument,
             model=replace(loaded, name=request.name) if loaded and request.name else loaded,
             inputs=inputs if reference is None else _with_file(reference.inputs, request),
+            first=request.first,
             seed=request.seed,
-            tolerance=request.wider(),
+            tolerance=order.tolerance,
+            verify=name_of(order.verify),
             software=machine.software(_FRAMEWORKS),
         )
         if reference is None:
             return replace(document, converted=_all_failed(request, first))
+        _check_outputs(order.tolerance, reference)
         folder = Path(request.output or f"{_folder_name(request, reference)}-converted")
         recipes = request.recipes(reference.kind)
         if not recipes:
             raise RequestError(
                 f"Nothing here converts a model of {reference.kind}; see `modeldyno plugins converters`."
             )
-        made = tuple(
-            _one(
-                recipe,
-                replace(
-                    order,
-                    recipe=recipe,
-                    folder=str(folder / recipe),
-                    opset=request.opset,
-                    tolerance=document.tolerance,
-                ),
-                reference,
-                run,
-                document,
-            )
-            for recipe in recipes
-        )
-    return replace(document, converted=made)
+        made: list[Converted] = []
+        for recipe in recipes:
+            own = replace(order, recipe=recipe, folder=str(folder / recipe), opset=request.opset)
+            made.append(_one(recipe, own, reference, run, document))
+            if request.first and made[-1].usable:
+                break
+    return replace(document, converted=tuple(made))
+
+
+def _check_outputs(tolerance: Tolerance | None, reference: Reference) -> None:
+    """Refuse a tolerance of an output that the source does not have.
+
+    Raises:
+        UnknownName: there is one.
+    """
+    names = [spec.name for spec in reference.outputs]
+    for output in () if tolerance is None else tolerance.outputs:
+        if output not in names:
+            raise UnknownName.among("output", output, names)
+
+
+def _shares(tolerance: Tolerance) -> float | dict[str, float]:
+    """Return a tolerance as it is given in Python."""
+    others = {"": tolerance.relative} if tolerance.relative else {}
+    return tolerance.outputs | others if tolerance.outputs else tolerance.relative
 
 
 def _reference_folder(kept: Path | None) -> AbstractContextManager[str]:
@@ -191,7 +207,8 @@ def _script(order: ConversionOrder, file: str, document: Conversion) -> Path:
         trust=order.trust,
         evaluate=order.evaluate,
         labelled=order.labelled,
-        tolerance=None if order.tolerance is None else order.tolerance.relative,
+        tolerance=None if order.tolerance is None else _shares(order.tolerance),
+        verify=order.verify,
         software=document.software,
     )
 

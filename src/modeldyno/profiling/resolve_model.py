@@ -19,6 +19,7 @@ from modeldyno.base.stats.sanitize import clean, is_writable_text
 from modeldyno.engine.environment.containers import find_container
 from modeldyno.engine.environment.running_servers import running_inputs, running_url
 from modeldyno.profiling import mlflow_version
+from modeldyno.profiling.packages import SUFFIX, inputs_beside, is_package, open_package
 from modeldyno.profiling.remote_files import fetch_remote, is_remote
 from modeldyno.profiling.unrecognised import explain_unrecognised
 from modeldyno.registry.registered_version import find_registered
@@ -55,6 +56,8 @@ def resolve_model(text: str) -> ResolvedModel:
     for its version (`find_registered`), and that of a container of Docker or Podman for its URL, also with a
     model: ``name#model``.
 
+    A package (`packages`) stands for the model in it, with the inputs that it is measured with.
+
     A directory that is not a model as a whole stands for the single model file in it.
 
     Raises:
@@ -64,6 +67,10 @@ def resolve_model(text: str) -> ResolvedModel:
             reads it is not installed.
         StoreError: it may be a registered model, and the registry cannot be read; or the object store cannot.
     """
+    if text.endswith(SUFFIX) and is_package(Path(text)):
+        record, file = open_package(Path(text))
+        ref = replace(_parse(f"{record.scheme}:{file}"), registered=text)
+        return ResolvedModel(ref=ref, inputs=inputs_beside(record, file), name=record.name)
     if not _may_be_name(text):
         return ResolvedModel(ref=_parse(text))
     if (url := running_url(text)) is not None:
@@ -130,6 +137,7 @@ def refers_to_model(text: str) -> bool:
     with suppress(RequestError):  # a directory with several models
         return (
             bool(ref.scheme)
+            or is_package(path)
             or (_claimed_by_loader(path, ref.locator) or _model_in_directory(path, text)) is not None
             or (_may_be_name(text) and find_registered(text) is not None)
         )

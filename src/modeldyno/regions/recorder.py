@@ -204,14 +204,18 @@ class Profiled:
         """Begin a region of everything that this thread runs from here on; return what ends it.
 
         Its lines and what its code could do without are recorded as with ``ops=True``; its operators are
-        those of the first steps, by their names in the code.
+        those of the first steps, by their names in the code. Its blocks of ``record_function`` are regions.
         """
+        from modeldyno.regions.torch_marks import follow_record_function  # as above
+
         frame = self.begin(RegionMark(self, name), name)
         before = self._clock()
         stop = self._operator_recorder().begin_script(name)
+        unfollow = follow_record_function(lambda block: self.begin(self(block), block), self.end)
         frame.began = None if frame.began is None else frame.began + self._clock() - before
 
         def end() -> None:
+            unfollow()
             self.end(frame)
             stop()
 

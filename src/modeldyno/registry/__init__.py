@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from modeldyno.base.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from modeldyno.conversion.opened_model import OpenModel as OpenModel
     from modeldyno.registry.api import add as add
     from modeldyno.registry.api import alias as alias
     from modeldyno.registry.api import answer as answer
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from modeldyno.registry.api import webhook as webhook
     from modeldyno.registry.api import work as work
     from modeldyno.registry.device_idleness import idle_devices as idle_devices
-    from modeldyno.registry.opened_model import OpenModel as OpenModel
     from modeldyno.registry.opened_model import open_model as open_model
 
 else:
@@ -42,6 +42,7 @@ else:
                 show tasks update webhook work
             """,
             "registry.device_idleness": "idle_devices",
-            "registry.opened_model": "OpenModel open_model",
+            "conversion.opened_model": "OpenModel",
+            "registry.opened_model": "open_model",
         },
     )

@@ -27,6 +27,7 @@ from modeldyno.base.result import multi_model
 from modeldyno.base.result.cost import Price
 from modeldyno.base.result.multi_model import CoHostedModelSpec
 from modeldyno.base.stats.units import RATE, SECONDS, parse_bound
+from modeldyno.conversion.request import make_output_check
 from modeldyno.engine.environment import machine
 from modeldyno.profiling import request
 from modeldyno.profiling.resolve_model import ResolvedModel, resolve_model
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from modeldyno.base.job.knob import Knob
     from modeldyno.base.job.model_ref import ModelRef
     from modeldyno.base.yaml_file import FileConfig, Tree
+    from modeldyno.conversion.agreement.rule import OutputCheck
     from modeldyno.serving.servers.triton_repository_reader import TritonRepository
 
 PLAN = Plan(max_time=10.0, may_extend=True)
@@ -133,6 +135,7 @@ def build_study(
         goal=goal,
         settings=settings,
         default=space.named(axes.first_sizes(space, knobs, _read_inputs(config)) | default),
+        outputs=_read_output_check(config),
         strategy=_read_strategy(config),
         seed=plan.seed,
         budget=read_budget(config, Budget()),
@@ -144,6 +147,14 @@ def build_study(
         for name in backends(result):
             request.check_stages(job.probes, name)
     return result, default_axes
+
+
+def _read_output_check(config: FileConfig) -> OutputCheck | None:
+    """Read what the outputs of a trial must hold."""
+    with config.at("tolerance" if "tolerance" in config.tree else "verify"):
+        return make_output_check(
+            config.tree.get("tolerance"), value_parsers.as_text(config.tree.get("verify"))
+        )
 
 
 def _read_plots(config: FileConfig) -> Iterator[ChosenPlot]:

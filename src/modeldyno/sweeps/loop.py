@@ -36,6 +36,7 @@ from modeldyno.models.interface import Executes, Form
 from modeldyno.profiling.views import brief
 from modeldyno.serving.loadtest.live_loads import show_loads
 from modeldyno.sweeps.earlier import EarlierTrials
+from modeldyno.sweeps.output_checks import OutputComparison, comparing_outputs
 from modeldyno.sweeps.point_to_job import check_axes, check_dimensions, job_at_point
 from modeldyno.sweeps.study import default_baseline, resume_guard, verification
 from modeldyno.sweeps.study.bisection import bisected_axis, next_bisection_trial
@@ -100,9 +101,11 @@ def run_trials(
     started, spent_before, measured_count = monotonic(), study.spent, 0
     most = study.budget.max_time
     limit = TimeLimit.begin(None if most is None else max(0.0, most - study.spent))
-    with subprocess_executors(interrupted, limit) if rooms is None else nullcontext(rooms) as room:
+    with ExitStack() as stack:
+        room = rooms or stack.enter_context(subprocess_executors(interrupted, limit))
         check_study(study, room=room, watch=watch)
         guard = resume_guard.ConsistencyGuard(force=force, watch=watch)
+        outputs = stack.enter_context(comparing_outputs(study, room, watch))
         while not interrupted():
             elapsed = spent_before + monotonic() - started
             ask = next_trial(study, elapsed)
@@ -113,7 +116,7 @@ def run_trials(
                 yield study, known, None
                 continue
             guard.begin(study, ask, resume_guard.seconds_left(study, elapsed))
-            step = _run_trial(study, ask, room, guard)
+            step = _run_trial(study, ask, room, guard, outputs)
             if step is None:
                 return
             study, trial, result = step
@@ -321,13 +324,18 @@ def _enough_of_default(study: Study, ask: TrialRequest) -> bool:
 
 
 def _run_trial(
-    study: Study, ask: TrialRequest, room: TrialExecutor, guard: resume_guard.ConsistencyGuard
+    study: Study,
+    ask: TrialRequest,
+    room: TrialExecutor,
+    guard: resume_guard.ConsistencyGuard,
+    outputs: OutputComparison | None,
 ) -> Step | None:
     """Run a trial; None if it was interrupted, or the time of the study was up before it gave anything."""
     number, started = len(study.trials) + 1, monotonic()
     try:
         job = trial_job(job_at_point(study, ask.point), study.goal, ask)
         _check_start(study, ask)
+        job = job if outputs is None else outputs.of_trial(job)
         result = room(job, fresh=verification.needs_fresh_process(study, ask))(job, watch=guard)
     except OutOfTime:
         if not study.measured:
@@ -349,6 +357,7 @@ def _run_trial(
         return study.add(trial), trial, None
     if result.interrupted:
         return None
+    result = result if outputs is None else outputs.judged(result)
     result = replace(with_cost(result, study.goal.price), doubts=(*result.doubts, *guard.doubts))
     trial = Trial.of(result, study.goal, ask, number=number, seconds=monotonic() - started)
     return _with_environment(study, result).add(trial), trial, result
@@ -446,6 +455,8 @@ def run_study(
         live = stack.enter_context(show_loads(enabled=store))
         if reuse is not None and not store:
             raise RequestError("reuse takes measurements from the store, and this sweep has none.")
+        if reuse is not None and study.outputs is not None:
+            raise RequestError("reuse takes measurements without their outputs; give no tolerance or verify.")
         opened = stack.enter_context(plugins.store()) if store else None
         steps: Iterator[Step] = run_trials(
             study,

@@ -111,6 +111,13 @@ KEYS: dict[str, dict[str, Any]] = {
     "post": _described(_TEXT, "Function timed after it, which gets the outputs: file.py:decode."),
     "evaluate": _described(_TEXTS, "Metrics of labelled samples, such as accuracy; also those of the goal."),
     "data": _described(_TEXT, "The labelled samples: test.npz, or test.npz:labels; by default the input."),
+    "tolerance": _described(
+        {"anyOf": [_QUANTITY, {"type": "object", "additionalProperties": _QUANTITY}]},
+        "Exclude configurations whose outputs are off from the default's by more: 1e-3, or {boxes: 1%}.",
+    ),
+    "verify": _described(
+        _TEXT, "Function that judges the outputs instead, beside those of the default: file.py:same."
+    ),
     "beside": _described(
         _TEXTS, "Other models on the same server at the same time: b.onnx concurrency=4 instances=2."
     ),

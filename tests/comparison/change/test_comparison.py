@@ -53,6 +53,26 @@ def test_only_what_is_judged_makes_the_verdict() -> None:
     assert list(comparison.of(ChangeVerdict.UNDECIDED)) == [changes[1]]
 
 
+@pytest.mark.parametrize(
+    ("outputs", "whole"),
+    [
+        (None, ChangeVerdict.BETTER),
+        (ChangeVerdict.SAME, ChangeVerdict.BETTER),
+        (ChangeVerdict.WORSE, ChangeVerdict.WORSE),
+        (ChangeVerdict.UNDECIDED, ChangeVerdict.UNDECIDED),
+    ],
+)
+def test_outputs_that_will_not_do_are_worse_than_any_speed(
+    outputs: ChangeVerdict | None, whole: ChangeVerdict
+) -> None:
+    """Those that nobody could compare leave the whole open."""
+    comparison = CandidateComparison(
+        candidate=a_small_result(), changes=(changed(P50, ChangeVerdict.BETTER),), outputs_verdict=outputs
+    )
+
+    assert comparison.outcome is whole
+
+
 def test_nothing_to_judge_is_undecided() -> None:
     """Nothing was measured in both, so nothing is claimed."""
     assert CandidateComparison(candidate=a_small_result(), changes=()).outcome is ChangeVerdict.UNDECIDED

@@ -16,7 +16,7 @@ from modeldyno.base.metrics.doubt import Doubt
 from modeldyno.base.metrics.measurement import Distribution, Measurement, observed_number
 from modeldyno.base.result.result import Environment
 from modeldyno.base.result.static_data import Module, Operator, StaticReport
-from modeldyno.base.result.trace_data import Layer, RedundancyKind, RedundantOp, TraceReport
+from modeldyno.base.result.trace_data import Allocation, Layer, RedundancyKind, RedundantOp, TraceReport
 from modeldyno.profiling.findings.bottleneck import Limit, bottleneck
 from modeldyno.profiling.findings.finding import Case, Finding, part_of
 from modeldyno.profiling.findings.rules import RULES, findings
@@ -372,6 +372,59 @@ class TestMemory:
             == []
         )
         assert of("checkpointing", result(*memory, mode=Mode.TRAIN)) == []
+
+    def test_buffers_that_no_pool_keeps_are_named(self) -> None:
+        """Blocks beyond the 32 MiB of glibc that a call gives back, and an arena that is off."""
+
+        def block(size: int, freed: float | None = 1.0) -> Allocation:
+            return Allocation(
+                bytes=size,
+                scope="conv1",
+                operator="aten.conv2d",
+                category="activation",
+                made=0.0,
+                freed=freed,
+            )
+
+        def traced(*blocks: Allocation, **changes: Any) -> Result:
+            return result(activity=TraceReport(allocations=blocks), **changes)
+
+        large = block(64 * 2**20)
+        (finding,) = of("pooling", traced(large, block(48 * 2**20), block(2**20)))
+        assert finding.seen.startswith(
+            "each call takes 112 MiB in 2 blocks of more than 32 MiB, the largest in conv1"
+        )
+        assert of("pooling", traced(block(2**20), block(64 * 2**20, freed=None))) == []
+        assert of("pooling", traced(large, device="cuda:0")) == []
+        arena = (Knob(name="arena", kind=bool, default=True, sentence=""),)
+        off = result(knobs=arena, config={"arena": False})
+        (finding,) = of("pooling", off, arena)
+        assert settings(finding, off) == {"arena": True}
+
+    def test_weights_that_fill_the_memory_are_to_be_sharded(self) -> None:
+        """With gradients and the optimiser's state in training, and beside the memory of the machine else."""
+        state = [
+            Measurement(metric=name, value=size * 2**30)
+            for name, size in (
+                ("weight_bytes", 1),
+                ("gradient_bytes", 1),
+                ("optimizer_bytes", 2),
+                ("memory_peak", 5),
+            )
+        ]
+        (finding,) = of("sharding", result(*state, mode=Mode.TRAIN))
+        assert finding.saving is not None
+        assert finding.saving.high == pytest.approx(0.4)
+        assert finding.seen.startswith("80% of the memory of a step, 4.00 GiB")
+        small = [replace(each, value=each.value / 2**20) for each in state]  # type: ignore[operator]
+        assert of("sharding", result(*small, mode=Mode.TRAIN)) == []
+
+        weights = Measurement(metric="weight_bytes", value=6 * 2**30)
+        machine = Environment(hardware={"memory": 8 * 2**30})
+        (finding,) = of("sharding", result(weights, environment=machine))
+        assert "75% of the memory of this machine" in finding.seen
+        assert of("sharding", result(replace(weights, value=2**30), environment=machine)) == []
+        assert of("sharding", result(weights, environment=Environment())) == []
 
 
 def served(queue: float = 0.0, network: float = 0.0, **how: Any) -> Result:

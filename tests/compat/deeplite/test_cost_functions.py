@@ -251,6 +251,24 @@ class Pair(torch.nn.Module):  # type: ignore[misc,name-defined]
         return self.first(x) + sum(rest.values()) if isinstance(rest, dict) else self.first(x) + rest
 
 
+class Detector(torch.nn.Module):  # type: ignore[misc,name-defined]
+    """Takes a list of dicts, one of each image."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = torch.nn.Conv2d(3, 2, 3, bias=False)
+
+    def forward(self, images: Any) -> Any:
+        return [self.conv(each["image"][None]) for each in images]
+
+
+def test_a_list_of_dicts_with_images_is_the_batch() -> None:
+    """The images keep their axes, and costs are of one of them."""
+    batch = ([{"image": torch.zeros(3, 8, 8)}, {"image": torch.zeros(3, 8, 8)}], torch.zeros(2))
+
+    assert complexity(Detector(), {"train": [batch]})["flops"] == 2 * 3 * 9 * 36
+
+
 class ByName(ForwardPass):
     """A batch is what the model takes, as in the tests of deeplite-profiler."""
 

@@ -499,3 +499,54 @@ def test_a_conversion_is_named_by_its_source_if_that_could_not_be_loaded() -> No
 
     assert unloaded.name == "m.onnx"
     assert replace(unloaded, model=model).name == "net"
+
+
+def test_a_tolerance_may_be_of_one_output() -> None:
+    """The others keep the bound of the rule; the sentence says the share of the output that needed it."""
+    y, boxes = values(SAMPLES, 10), values(SAMPLES, 4, seed=1)
+    off = {"y": y, "boxes": boxes * np.float32(1.005)}
+    source = {"y": y, "boxes": boxes}
+    wide = AgreementRule(tolerance=Tolerance(outputs={"boxes": 1e-2}, by="ada"))
+    other = AgreementRule(tolerance=Tolerance(outputs={"y": 1e-2}, by="ada"))
+
+    assert judged(source, off, rule=wide).sentence.startswith("agrees within 0.01 as ada asked")
+    assert judged(source, off, rule=other).verdict is Sameness.DIFFERS
+    assert "as asked" not in judged(source, off, rule=other).sentence
+
+
+def test_a_function_of_the_user_judges_in_place_of_the_bounds() -> None:
+    """What it accepts agrees, with the bound of the rule beside it; shapes must be equal all the same."""
+    y = values(SAMPLES, 10)
+    rule = AgreementRule(verified_by="close.py:same")
+
+    assert judged(y, y * np.float32(1.1), rule=rule).sentence.startswith(
+        "agrees as close.py:same judges (32 samples, 1 way of calling): error "
+    )
+    assert judged(y, y * np.float32(1.1), rule=rule).sentence.endswith(" is the rule")
+    assert judged(y, y, rule=rule).sentence.endswith("largest error 0")
+    assert judged(y, y[:, :5], rule=rule).verdict is Sameness.DIFFERS
+
+
+def test_what_the_function_of_the_user_refuses_differs() -> None:
+    """The sentence names the function, the call and the reason."""
+    tallies = compare_call(
+        {"y": values(4, 2)}, {"y": values(4, 2)}, call="batch=4", batch=4, floors={}, rule=STRICT
+    )
+    refused = [replace(tally, refused="it returns False") for tally in tallies]
+
+    agreement = conclude(refused, AgreementRule(verified_by="close.py:same"), samples=4)
+
+    assert agreement.verdict is Sameness.DIFFERS
+    assert agreement.sentence == "differs: close.py:same refuses it at batch=4: it returns False"
+
+
+def test_one_usable_form_is_enough_where_the_first_was_asked_for() -> None:
+    """Otherwise all must be."""
+    y = values(SAMPLES, 10)
+    crash = ConversionFailure(kind=ConversionFailureKind.CRASHED, message="it crashed")
+    document = a_conversion(
+        Converted(recipe="openvino", failure=crash), Converted(recipe="onnx", agreement=judged(y, y))
+    )
+
+    assert not document.usable
+    assert replace(document, first=True).usable

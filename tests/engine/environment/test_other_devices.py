@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import plistlib
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -155,6 +156,34 @@ def test_cards_of_intel_are_read_by_xpu_smi(path: Path) -> None:
             temperature=47.0, clock=2.05e9, processes=(DeviceProcess(pid=42, name="python", bytes=2 * MIB),),
         ),
     )  # fmt: skip
+
+
+def test_gpus_of_apple_are_read_by_ioreg(path: Path) -> None:
+    """They share the memory of the machine, so that only what they use of it is a figure."""
+    listed = [
+        {
+            "IORegistryEntryID": 4294968,
+            "model": "Apple M1 Pro",
+            "gpu-core-count": 16,
+            "PerformanceStatistics": {"Device Utilization %": 37, "In use system memory": 700 * MIB},
+        },
+        {"model": b"Intel Iris Pro\0", "PerformanceStatistics": {}},
+    ]
+    (path / "answer.plist").write_bytes(plistlib.dumps(listed))
+    (path / "ioreg").write_text(f"#!{sys.executable}\nprint(open({str(path / 'answer.plist')!r}).read())\n")
+    (path / "ioreg").chmod(0o755)
+
+    reading = read_devices(environ={})
+
+    assert reading.source == "Read from ioreg."
+    assert reading.devices == (
+        DeviceState(
+            index=0, uuid="4294968", name="Apple M1 Pro", cuda="mps", utilization=0.37, memory_used=700 * MIB
+        ),
+        DeviceState(index=1, uuid="1", name="Intel Iris Pro"),
+    )  # fmt: skip
+    (path / "answer.plist").write_text("no list")
+    assert read_devices(environ={}).devices == ()
 
 
 def test_tools_that_fail_leave_no_device_and_a_sentence(path: Path) -> None:

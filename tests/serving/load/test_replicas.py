@@ -95,6 +95,15 @@ class TestCosts:
         assert cost.interval == Interval(low=0.0, high=inf)
         assert costs(a_small_result(), Price(per_hour=3.6)) == ()
 
+    def test_the_table_and_the_metric_are_one_figure(self) -> None:
+        """Also of several runs, and neither has one of a rate that is void."""
+        rate = replace(observed_number("throughput", 100.0), runs=(90.0, 100.0, 130.0))
+        void = replace(observed_number("token_rate", 1000.0), void="client-limited")
+        result = a_small_result(measurements=(rate, void))
+        (cost,) = costs(result, Price(per_hour=3.6))
+
+        assert cost.amount == with_cost(result, Price(per_hour=3.6))["cost"]
+
 
 class TestWithCost:
     def test_a_result_has_the_cost_of_a_million(self) -> None:
@@ -179,11 +188,11 @@ class TestProvision:
 
 class TestExpense:
     def test_replicas_cost_busy_or_not(self) -> None:
-        """By the hour, and for 1,000 requests at the demand."""
+        """By the hour, and for a million requests at the demand."""
         plan = plan_replicas(500.0, rung(4, 300.0), closed=True)
         spent = running_cost(plan, Price.parse("$1.80/h"))
         assert spent.per_hour == pytest.approx(1.8 * plan.replicas)
-        assert spent.per_thousand == pytest.approx(spent.per_hour / 3600 / 500 * 1000)
+        assert spent.per_million == pytest.approx(spent.per_hour / 3600 / 500 * 1_000_000)
         assert spent.currency == "$"
 
 

@@ -23,7 +23,7 @@ def test_replicas_are_told_with_what_they_rest_on() -> None:
     assert text.startswith(
         "1,000/s needs 4 replicas (3 to 5): each handles 300/s (240 to 360/s) within latency.p99 <= 50 ms."
     )
-    assert "4.80 EUR per hour, 0.00133 EUR per 1,000 requests" in text
+    assert "4.80 EUR per hour, 1.33 EUR per million requests" in text
     assert "at this demand, at 83% of their capacity" in text
     assert "one more (5) tolerates the loss of one" in text
     assert "closed loop" in text

@@ -87,6 +87,8 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "ai_edge_litert": ("ai-edge-litert",),
     "cuda": ("cuda-bindings",),
     "tensorrt_rtx": ("tensorrt-rtx",),
+    "hummingbird.ml": ("hummingbird-ml",),
+    "onnxconverter_common": ("onnxconverter-common",),
 }
 """Importable name to the packages to install, if they have other names or need further packages.
 
@@ -261,8 +263,15 @@ def require(modules: Iterable[str], wanted_by: str) -> None:
 
 
 def missing(modules: Iterable[str]) -> tuple[str, ...]:
-    """Return the optional packages that are not installed, without importing any."""
-    return tuple(module for module in modules if find_spec(module) is None)
+    """Return the optional packages that are not installed, importing none but a parent package."""
+    return tuple(module for module in modules if not _is_installed(module))
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # not even the package that it would be in
+        return False
 
 
 def missing_message(modules: tuple[str, ...], wanted_by: str) -> str:

@@ -81,24 +81,27 @@ class Cost:
 
 
 def costs(result: Result, price: Price) -> tuple[Cost, ...]:
-    """Return the cost of the work of a Result: inferences, requests if they are not the same, and tokens."""
-    rates = {name: answer for name in _COST_UNITS if (answer := _rate_answer(result, name)) is not None}
+    """Return the cost of the work of a Result: inferences, requests if they are not the same, and tokens.
+
+    Inferences and tokens cost what the metrics `cost` and `token_cost` say; a rate that is void has none.
+    """
+    rates = {
+        name: rate
+        for name in _COST_UNITS
+        if (rate := result.find(name)) is not None and rate.value and not rate.void
+    }
     same = "throughput" in rates and "request_rate" in rates
-    if same and rates["throughput"].value == rates["request_rate"].value:
+    if same and _per_second(rates["throughput"]) == _per_second(rates["request_rate"]):
         del rates["request_rate"]
-    return tuple(_cost(name, rate, price) for name, rate in rates.items())
+    return tuple(
+        Cost(of=_COST_UNITS[name], amount=amount, interval=interval, rate=_per_second(rate))
+        for name, rate in rates.items()
+        for amount, interval in [_cost_and_interval(rate, price)]
+    )
 
 
-def _rate_answer(result: Result, metric: str) -> Answer | None:
-    measurement = result.find(metric)
-    return None if measurement is None or not measurement.value else result.ask(metric)
-
-
-def _cost(name: str, rate: Answer, price: Price) -> Cost:
-    assert rate.value is not None
-    spent = _price_of_million_seconds(price)
-    interval = None if rate.interval is None else _cost_interval(spent, rate.interval)
-    return Cost(of=_COST_UNITS[name], amount=spent / rate.value, interval=interval, rate=rate.value)
+def _per_second(rate: Measurement) -> float:
+    return rate.mean_with_ends()[1]
 
 
 def _price_of_million_seconds(price: Price) -> float:
@@ -129,14 +132,22 @@ def with_cost(result: Result, price: Price | None) -> Result:
 
 def _cost_of(name: str, rate: Measurement, price: Price) -> Measurement:
     """Return the cost of a million by a rate; it is void where the rate is."""
+    amount, interval = _cost_and_interval(rate, price)
     spent = _price_of_million_seconds(price)
     return Measurement(
         metric=name,
-        value=spent / rate.mean_with_ends()[1],
-        interval=None if rate.interval is None else _cost_interval(spent, rate.interval),
+        value=amount,
+        interval=interval,
         runs=tuple(spent / one for one in rate.runs if one),
         void=rate.void,
     )
+
+
+def _cost_and_interval(rate: Measurement, price: Price) -> tuple[float, Interval | None]:
+    """Return what a million of a rate cost, with the interval that follows from that of the rate."""
+    spent = _price_of_million_seconds(price)
+    interval = None if rate.interval is None else _cost_interval(spent, rate.interval)
+    return spent / _per_second(rate), interval
 
 
 def cost_answers(answers: Sequence[Answer], price: Price) -> Iterator[Answer]:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+CLOSE = 0.01
+"""Outputs that differ by more, relative to the largest value of the baseline's, are doubted."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputAgreement:

@@ -24,6 +24,7 @@ from modeldyno.comparison.explain import run_comparison
 from modeldyno.comparison.operands import resolve_operands
 from modeldyno.comparison.run import any_failed, build_comparison
 from modeldyno.comparison.views import blocks as comparison_blocks
+from modeldyno.conversion.request import make_output_check
 from modeldyno.engine.runtime.session import open_run_session
 from modeldyno.engine.runtime.time_limit import TimeLimit
 from modeldyno.profiling import request
@@ -49,6 +50,7 @@ def run(**options: Any) -> int:
         smallest=parse_smallest_effects(options["smallest"]),
         force=options["force"],
         why=not options["no_why"],
+        outputs=make_output_check(options["tolerance"], options["verify"]),
     )
     cli_options.check_order(options, "min_rounds", "max_rounds")
     operands = resolve_operands(_requests(options), run=options["run"])

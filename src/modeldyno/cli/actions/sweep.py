@@ -23,7 +23,7 @@ from modeldyno.sweeps.value_parsers import CERTAIN, parse_certainty
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_SAME_NAME = ("backend", "name", "strategy", "pre", "post", "evaluate", "data", *GOALS)
+_SAME_NAME = ("backend", "name", "strategy", "pre", "post", "evaluate", "data", "tolerance", "verify", *GOALS)
 """Options that have the same name in a sweep file."""
 _SECTIONS = {
     "plan": {"trial_time": "max_time", **{row.name: row.field for row in PLAN if row.field != "max_time"}},

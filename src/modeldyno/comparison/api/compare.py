@@ -22,15 +22,18 @@ from modeldyno.comparison.change.comparison import Comparison
 from modeldyno.comparison.explain import run_comparison
 from modeldyno.comparison.operands import resolve_operands
 from modeldyno.comparison.run import build_comparison
+from modeldyno.conversion.request import make_output_check
 from modeldyno.engine.runtime.inline import run_inline
 from modeldyno.engine.runtime.session import open_run_session
 from modeldyno.engine.runtime.time_limit import TimeLimit
 from modeldyno.profiling.api.arrays import labelled_file, with_batches
 from modeldyno.profiling.api.error_wording import reword_errors
-from modeldyno.profiling.api.live_functions import check_functions, with_functions
+from modeldyno.profiling.api.live_functions import check_functions, offered_function, with_functions
 from modeldyno.profiling.api.options import (
     FunctionKeywords,
     FunctionOptions,
+    OutputKeywords,
+    OutputOptions,
     RunKeywords,
     RunOptions,
     StoreKeywords,
@@ -73,6 +76,16 @@ class SideOptions:
     baseline_inputs: Sequence[str | InputSpec] = ()
     candidate_inputs: Sequence[str | InputSpec] = ()
 
+    def settings(self, index: int) -> Mapping[str, KnobValue]:
+        """Return the knobs of a side by its number; the baseline is 0."""
+        return (self.candidate_settings if index else self.baseline_settings) or {}
+
+    def inputs(self, index: int) -> tuple[str | InputSpec, ...]:
+        """Return the inputs of a side by its number."""
+        if index:
+            return as_tuple(self.candidate_inputs, "candidate_inputs")
+        return as_tuple(self.baseline_inputs, "baseline_inputs")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundOptions:
@@ -83,7 +96,7 @@ class RoundOptions:
     block: bool = False
 
 
-class CompareKeywords(Knobs, FunctionKeywords, RunKeywords, StoreKeywords, total=False):
+class CompareKeywords(Knobs, FunctionKeywords, OutputKeywords, RunKeywords, StoreKeywords, total=False):
     """Keywords of `compare`: fields of `ChangeOptions`, `SideOptions` and `RoundOptions`, and knobs."""
 
     metrics: Sequence[str]
@@ -135,6 +148,10 @@ def compare(
         evaluate: metrics of labelled samples, as for `profile`; each model answers them once.
         data: the labelled samples (.npz), perhaps with ``:`` and the name of the labels, by default `inputs`;
             for live models also batches (inputs, labels), such as a DataLoader, which are read once.
+        tolerance: how far the outputs of a candidate may be off from the baseline's for the same inputs: a
+            share of their largest value, such as 1e-3, or by output, ``{"boxes": 1e-2}``. A candidate beyond
+            it is worse. Without it, more than 0.01 is a doubt.
+        verify: function that judges the outputs instead, as for `convert`.
         metrics: metrics to judge, such as ``("latency.p99", "throughput")``.
         smallest: smallest change that matters: ``0.05`` or ``"5%"``, or by metric, ``{"latency": "5%"}``.
         baseline_settings: knobs of the baseline only.
@@ -173,6 +190,7 @@ def compare(
     apart = take(SideOptions, settings)
     rounds = take(RoundOptions, settings)
     judged = take(ChangeOptions, settings)
+    output_options = take(OutputOptions, settings)
     run_options = take(RunOptions, settings)
     kept = take(StoreOptions, settings)
     if quick:
@@ -201,7 +219,13 @@ def compare(
         raise RequestError("Batches evaluate live models; of references, give data= a .npz file.")
     models = [side for side in all_operands if not isinstance(side, Result | Study | Comparison)]
     live_models = [model for model in models if not isinstance(model, str | Path)]
-    check_functions(functions.pre, functions.post, example, live=len(live_models) == len(models))
+    check_functions(
+        functions.pre,
+        functions.post,
+        example,
+        live=len(live_models) == len(models),
+        verify=output_options.verify,
+    )
     if live_models and functions.pre is None:
         example, knobs = with_batches(live_models[0], example, knobs, mode)
     shared = Request(
@@ -215,12 +239,9 @@ def compare(
         inspection=make_inspection(mode=mode, optimizer=optimizer, modules=False),
         trust=run_options.trust,
     )
-    own_settings = (apart.baseline_settings or {}, apart.candidate_settings or {})
-    own_inputs = (
-        as_tuple(apart.baseline_inputs, "baseline_inputs"),
-        as_tuple(apart.candidate_inputs, "candidate_inputs"),
-    )
     with ExitStack() as stack:
+        judge = stack.enter_context(offered_function(output_options.verify, "verify"))
+        question = replace(question, outputs=make_output_check(output_options.tolerance, judge))
         evaluation = parse_evaluation(functions.evaluate, stack.enter_context(labelled_file(functions.data)))
         observation = stack.enter_context(
             with_functions(Observation(**evaluation), functions.pre, functions.post, example)
@@ -232,8 +253,8 @@ def compare(
                 side,
                 replace(
                     shared,
-                    settings={**knobs, **own_settings[min(index, 1)]},
-                    inputs=(*shared.inputs, *own_inputs[min(index, 1)]),
+                    settings={**knobs, **apart.settings(index)},
+                    inputs=(*shared.inputs, *apart.inputs(index)),
                 ),
                 example,
                 stack,

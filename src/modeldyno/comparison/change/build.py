@@ -25,6 +25,7 @@ from modeldyno.comparison.change.default_metrics import (
     shared_queries,
 )
 from modeldyno.comparison.change.other_times import OtherTimes
+from modeldyno.conversion.agreement.rule import OutputCheck
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -52,6 +53,8 @@ class CompareOptions:
     """Whether different hardware is a doubt instead of an error."""
     why: bool = True
     """Whether models are run once more to explain a change."""
+    outputs: OutputCheck | None = None
+    """What the outputs of a candidate must hold beside those of the baseline."""
 
     def __post_init__(self) -> None:
         """Refuse unknown metrics before anything is measured."""

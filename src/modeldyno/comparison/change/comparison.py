@@ -139,13 +139,20 @@ class CandidateComparison:
     hardware: tuple[SettingDiff, ...] = ()
     """Not empty only if the comparison was forced."""
     outputs: tuple[OutputAgreement, ...] = ()
+    outputs_verdict: ChangeVerdict | None = None
+    """Whether the outputs will do, where a tolerance or the user's own function was to judge them: the same,
+    worse, or undecided if they could not be compared. None if nothing was asked."""
+    unlike: str = ""
+    """Why they will not do."""
     causes: tuple[Cause, ...] = ()
     doubts: tuple[Doubt, ...] = ()
 
     @property
     def outcome(self) -> ChangeVerdict:
-        """The overall verdict: worse if any judged metric is, same only if all are."""
+        """The overall verdict: worse if any judged metric is, or the outputs are; same only if all are."""
         outcomes = {change.outcome for change in self.verdicts}
+        if self.outputs_verdict not in {None, ChangeVerdict.SAME}:
+            outcomes |= {self.outputs_verdict}
         if ChangeVerdict.WORSE in outcomes:
             return ChangeVerdict.WORSE
         if ChangeVerdict.UNDECIDED in outcomes or not outcomes:

@@ -73,6 +73,8 @@ def quick_blocks(comparison: Comparison) -> tuple[Block, ...]:
         text = times_sentence(comparison.baseline, contrast, pair, comparison.level)
         if comparison.baseline.failure or contrast.candidate.failure:
             text = _conclusion(comparison, contrast, pair)
+        elif contrast.unlike:
+            text = f"{sentence(contrast, pair)} {text}"
         laid.append(_verdict(prefix_interruption(comparison, text)))
         laid += _failures((comparison.baseline, contrast.candidate), pair)
         codes = dict.fromkeys(

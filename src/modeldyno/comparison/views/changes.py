@@ -45,12 +45,16 @@ if TYPE_CHECKING:
     from modeldyno.comparison.change.comparison import CandidateComparison, Change, Comparison
 
 
-def sentence(contrast: CandidateComparison, names: tuple[str, str]) -> str:
+def sentence(contrast: CandidateComparison, names: tuple[str, str]) -> str:  # noqa: PLR0911 - one a verdict
     """Summarize in one sentence how the candidate compares with the baseline, with figures."""
     before, now = names
     groups = {outcome: [c for c in contrast.verdicts if c.outcome is outcome] for outcome in ChangeVerdict}
     texts = {outcome: _join_with_and(map(describe_change, changes)) for outcome, changes in groups.items()}
     same = _join_with_and(str(change.query) for change in groups[ChangeVerdict.SAME])
+    if contrast.unlike:
+        better = texts[ChangeVerdict.BETTER]
+        also = f"; better is {better}" if groups[ChangeVerdict.BETTER] else ""
+        return f"{now} does not return what {before} does: {contrast.unlike}{also}."
     match contrast.outcome:
         case ChangeVerdict.WORSE:
             also = f", but better: {texts[ChangeVerdict.BETTER]}" if groups[ChangeVerdict.BETTER] else ""
@@ -63,7 +67,10 @@ def sentence(contrast: CandidateComparison, names: tuple[str, str]) -> str:
         case ChangeVerdict.UNDECIDED:
             if not contrast.verdicts:
                 return f"{now} and {before} have no metric that could be compared."
-            undecided = _join_with_and(map(_undecided_clause, groups[ChangeVerdict.UNDECIDED]))
+            open_ones = [*map(_undecided_clause, groups[ChangeVerdict.UNDECIDED])]
+            if contrast.outputs_verdict is ChangeVerdict.UNDECIDED:
+                open_ones.append("its outputs could not be judged")
+            undecided = _join_with_and(open_ones)
             if groups[ChangeVerdict.BETTER]:
                 better = texts[ChangeVerdict.BETTER]
                 return f"{now} is partly better than {before}: {better}. Undecided: {undecided}."

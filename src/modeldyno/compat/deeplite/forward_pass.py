@@ -70,8 +70,18 @@ class TensorSampler:
         self._sample = sample
 
     def create_random_tensors(self, batch_size: int) -> Any:
-        """Return random inputs: integers within the range of the sample, other numbers from 0 to 1."""
-        return map_leaves(lambda leaf: _random_like(leaf, batch_size), self._sample)
+        """Return random inputs: integers within the range of the sample, other numbers from 0 to 1.
+
+        A list of mappings with an image each, as detectors take it, is the batch: it gets so many of them.
+        """
+
+        def like(part: Any) -> Any:
+            if _is_list_of_images(part):
+                image = part[0]
+                return [map_leaves(lambda leaf: _random_like(leaf, None), image) for _ in range(batch_size)]
+            return map_leaves(lambda leaf: _random_like(leaf, batch_size), part)
+
+        return tuple(map(like, self._sample)) if type(self._sample) is tuple else like(self._sample)
 
     def to_device(self, tensors: Any, device: Any = "cpu", standardize: bool = True) -> Any:
         """Return tensors on a device; arrays become tensors of torch, unless `standardize` is False."""
@@ -241,7 +251,7 @@ def as_batch(item: Any) -> Any:
         label = item[-1]
     shapes = [tuple(leaf.shape) for leaf in leaves(item)[:1] if is_array(leaf)]
     shape = shapes[0] if shapes else ()
-    is_image = len(shape) == 3
+    is_image = len(shape) == _IMAGE_AXES
     if isinstance(label, int | float) or getattr(label, "shape", None) == ():
         tensors = any(hasattr(leaf, "detach") for leaf in leaves(item))
         is_row = shape[:1] == (1,) and not is_image
@@ -297,13 +307,29 @@ def _seconds(call: Callable[[], Any], device: Any) -> float:
     return perf_counter() - start
 
 
-def _random_like(leaf: Any, batch_size: int) -> Any:
+def _is_list_of_images(part: Any) -> bool:
+    """Return whether it is a list of mappings, each with an array of three axes, which has no batch axis."""
+    return (
+        isinstance(part, list)
+        and bool(part)
+        and all(
+            isinstance(item, Mapping) and any(len(leaf.shape) == _IMAGE_AXES for leaf in leaves(item))
+            for item in part
+        )
+    )
+
+
+_IMAGE_AXES = 3
+
+
+def _random_like(leaf: Any, batch_size: int | None) -> Any:
+    """Return random numbers in the shape of a leaf, of another batch size if one is given."""
     import numpy as np  # slow at start-up
 
     random = np.random.default_rng()
     tensor = hasattr(leaf, "detach")
     leaf = leaf if tensor else to_array(leaf)  # of TensorFlow's tensors as well
-    shape = (batch_size, *leaf.shape[1:]) if leaf.shape else ()
+    shape = tuple(leaf.shape) if batch_size is None or not leaf.shape else (batch_size, *leaf.shape[1:])
     kind = str(leaf.dtype).removeprefix("torch.")
     if kind.startswith(("float", "bfloat", "complex")):
         drawn = np.asarray(random.random(shape))

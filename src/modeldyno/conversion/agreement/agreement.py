@@ -127,6 +127,8 @@ class ModelAgreement:
     """What this check could not see."""
     tolerance: Tolerance | None = None
     """The wider bound that was asked for, and who did; None if the rule alone judged."""
+    verified_by: str = ""
+    """The user's own function that judged in place of the bounds; empty if none did."""
     metrics: tuple[TaskMetric, ...] = ()
     """How good a lossy form is at its task, where labelled samples were given."""
     first: FirstDifference | None = None

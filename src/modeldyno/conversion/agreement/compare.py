@@ -56,6 +56,8 @@ class CallTally:
     same: int = 0
     of: int = 0
     """Samples with the same largest element, of how many; 0 of 0 for an output without classes."""
+    refused: str = ""
+    """Why the user's own function refuses the outputs of this call; empty if it does not."""
 
 
 # -- the noise floor ------------------------------------------------------------------------------
@@ -157,9 +159,6 @@ def compare_call(
     if len(reference) != len(candidate):
         counts = f"the source returns {_count(len(reference))}, the converted model {_count(len(candidate))}"
         return tuple(CallTally(output=name, call=call, values=0, fault=counts) for name in reference)
-    matched = dict(zip(reference, candidate, strict=True))
-    if reference.keys() == candidate.keys():
-        matched = {name: name for name in reference}
     return tuple(
         _compare(
             name,
@@ -171,8 +170,15 @@ def compare_call(
             rule=rule,
             undecided=(unsteady or {}).get(name),
         )
-        for name, other in matched.items()
+        for name, other in match_outputs(reference, candidate).items()
     )
+
+
+def match_outputs(reference: Outputs, candidate: Outputs) -> dict[str, str]:
+    """Return the converted model's name of each output: the same name, or else that at its position."""
+    if reference.keys() == candidate.keys():
+        return {name: name for name in reference}
+    return dict(zip(reference, candidate, strict=True))
 
 
 def _count(outputs: int) -> str:
@@ -200,7 +206,8 @@ def _compare(
         return _compare_exact(name, reference, candidate, call, batch, undecided)
     if fault := _unlike_pattern(reference, candidate):
         return CallTally(output=name, call=call, values=reference.size, fault=fault)
-    return _compare_floats(name, reference, candidate, call, batch, _Allowed(bound, floor, rule))
+    tolerated = 0.0 if rule.tolerance is None else rule.tolerance.of(name)
+    return _compare_floats(name, reference, candidate, call, batch, _Allowed(bound, floor, rule, tolerated))
 
 
 def _unlike(reference: ndarray, candidate: ndarray, rule: AgreementRule) -> str:
@@ -266,16 +273,13 @@ class _Allowed:
     bound: DtypeBound
     floor: float
     rule: AgreementRule
+    tolerated: float
+    """The share of a sample's largest value that a person allows."""
 
     @property
     def share(self) -> float:
         """The share of a sample's largest value that the noise floor allows."""
         return min(self.rule.noise * self.floor, self.bound.digits)
-
-    @property
-    def tolerated(self) -> float:
-        """The share of a sample's largest value that a person allows."""
-        return 0.0 if self.rule.tolerance is None else self.rule.tolerance.relative
 
 
 def _compare_floats(
@@ -380,7 +384,12 @@ def conclude(
         floors=floors,
         notes=notes,
         tolerance=rule.tolerance,
+        verified_by=rule.verified_by,
     )
+    refused = next((tally for tally in tallies if tally.refused), None)
+    if refused is not None:
+        why = f"{rule.verified_by} refuses it at {refused.call}: {refused.refused}"
+        return replace(agreement, verdict=Sameness.DIFFERS, sentence=f"differs: {why}")
     return replace(agreement, sentence=_sentence(agreement))
 
 
@@ -412,9 +421,10 @@ def _figures(tallies: Sequence[CallTally], rule: AgreementRule) -> OutputFigures
 def _verdict(
     worst: CallTally, angle: float | None, top: TopAgreement | None, rule: AgreementRule
 ) -> tuple[Sameness, str]:
-    if worst.worst <= 1:
+    if worst.worst <= 1 or rule.verified_by:
         return Sameness.AGREES, ""
-    source = "" if rule.tolerance is None or worst.products is None else " as asked"
+    is_wider = rule.tolerance is not None and rule.tolerance.of(worst.output)
+    source = " as asked" if is_wider and worst.products is not None else ""
     if worst.products is None:
         assert top is not None
         off = f"{top.of - top.same} of {top.of} samples differ, first at {worst.call}"
@@ -470,8 +480,13 @@ def _sentence(agreement: ModelAgreement) -> str:
     loosest = max(
         (f for f in agreement.outputs if f.ruled is not None), key=lambda f: f.error or 0, default=None
     )
+    if agreement.verified_by:
+        rule = "" if loosest is None else f", where {loosest.ruled:.2g} is the rule"
+        error = f"largest error {worst.largest or 0:.2g}" if loosest is None else f"error {loosest.error:.2g}"
+        return f"agrees as {agreement.verified_by} judges ({how}): {error}{rule}"
     if agreement.tolerance is not None and loosest is not None:
-        limit = f"within {agreement.tolerance.relative:g} as {agreement.tolerance.by} asked"
+        share = agreement.tolerance.of(loosest.output)
+        limit = f"within {share:g} as {agreement.tolerance.by} asked"
         error = f"error {loosest.error:.2g} where {loosest.bound:.2g} is allowed"
         return f"agrees {limit} ({how}): {error}; {loosest.ruled:.2g} is the rule"
     if not worst.error:

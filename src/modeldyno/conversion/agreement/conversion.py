@@ -107,9 +107,13 @@ class Conversion(Conclusion):
     """The source as it was loaded; None if it could not be."""
     inputs: tuple[InputSpec, ...] = ()
     """The inputs that were compared, as the source declares them; ``source`` names a file of real data."""
+    first: bool = False
+    """Whether the first form that is still the model was asked for, so that those after it were not made."""
     seed: int = 0
     tolerance: Tolerance | None = None
     """A wider bound that was asked for, and by whom."""
+    verify: str = ""
+    """The user's own function that judged in place of the bounds."""
     software: dict[str, Fact] = field(default_factory=dict)
     converted: tuple[Converted, ...] = ()
     schema: int = SCHEMA
@@ -132,8 +136,8 @@ class Conversion(Conclusion):
 
     @property
     def usable(self) -> bool:
-        """Whether every recipe made a model that can be used."""
-        return all(made.usable for made in self.converted)
+        """Whether every recipe made a model that can be used; or one did, if the first was asked for."""
+        return (any if self.first else all)(made.usable for made in self.converted)
 
     @property
     def agreeing(self) -> tuple[Converted, ...]:

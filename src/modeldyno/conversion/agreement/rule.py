@@ -7,7 +7,7 @@ replaced by one that returns zeros.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 
@@ -51,10 +51,27 @@ PRECISION = ("bfloat16", "float16", "float32", "complex64", "float64", "complex1
 class Tolerance:
     """A wider bound than the rule's, which a person answers for."""
 
-    relative: float
-    """The share of a sample's largest value by which an element may be off; below 1."""
+    relative: float = 0.0
+    """The share of a sample's largest value by which an element may be off; below 1, and 0 for no more than
+    the rule allows."""
+    outputs: dict[str, float] = field(default_factory=dict)
+    """The same of single outputs, by name."""
     by: str
     """Who asked for it."""
+
+    def of(self, output: str) -> float:
+        """Return the share that an output may be off by."""
+        return self.outputs.get(output, self.relative)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputCheck:
+    """What outputs of the same inputs must hold, of another configuration or another model."""
+
+    tolerance: Tolerance | None = None
+    """By how much they may be off; an output without a share of its own by `CLOSE`."""
+    verify: str = ""
+    """The user's own function that judges instead, as a reference."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +93,8 @@ class AgreementRule:
     """The coarsest dtype that the source computes in, if that is not the dtype of its outputs."""
     tolerance: Tolerance | None = None
     """A wider bound that was asked for; the verdict by the rule alone is told beside it."""
+    verified_by: str = ""
+    """The user's own function that judges outputs of equal shapes and dtypes in place of the bounds."""
     narrows: bool = False
     """Whether the recipe computes in float32 what the source computes in float64, and says so."""
 

@@ -26,6 +26,11 @@ def headline(conversion: Conversion) -> str:
 
 def brief(conversion: Conversion) -> str:
     """Return a short summary for a list, which has the name beside it."""
+    if conversion.first and conversion.usable:
+        made = conversion.converted[-1]
+        before = [each.recipe for each in conversion.converted[:-1]]
+        skipped = f"; before it came {', '.join(before)}" if before else ""
+        return f"{made.recipe} is the first form that is still the model ({made.verdict}){skipped}"
     total = len(conversion.converted)
     agreeing = len(conversion.agreeing)
     close = sum(made.usable for made in conversion.converted) - agreeing
@@ -50,6 +55,17 @@ def blocks(conversion: Conversion, options: ViewOptions = PLAIN) -> Iterator[Blo
     folder = _folder(conversion)
     titles = ("form", "verdict", "error>", "allowed>", "size>", "time>", "file")
     yield make_table("", titles, (_row(made, folder) for made in conversion.converted))
+    yield from failures(conversion, verbose=options.verbose)
+    for made in conversion.converted:
+        if made.failure is None and made.agreement is not None and _is_conditional(made.agreement):
+            yield Notice(severity=Severity.NOTE, code=made.recipe, text=f"{made.agreement.sentence}.")
+    yield from _basis(conversion, folder)
+    if options.verbose:
+        yield from _details(conversion)
+
+
+def failures(conversion: Conversion, *, verbose: bool = False) -> Iterator[Notice]:
+    """Say of each form that cannot be used why, and what to do; `verbose` adds the logs."""
     for made in conversion.converted:
         if made.failure is not None:
             yield Notice(
@@ -57,14 +73,8 @@ def blocks(conversion: Conversion, options: ViewOptions = PLAIN) -> Iterator[Blo
                 code=f"{made.recipe} {made.failure.kind}",
                 text=f"{made.failure.message}.{_place(made)}",
                 advice=made.failure.advice.strip(),
-                log=made.failure.log if options.verbose else "",
+                log=made.failure.log if verbose else "",
             )
-    for made in conversion.converted:
-        if made.failure is None and made.agreement is not None and _is_conditional(made.agreement):
-            yield Notice(severity=Severity.NOTE, code=made.recipe, text=f"{made.agreement.sentence}.")
-    yield from _basis(conversion, folder)
-    if options.verbose:
-        yield from _details(conversion)
 
 
 def _is_conditional(agreement: ModelAgreement) -> bool:

@@ -1,6 +1,6 @@
 """What the accelerators of this machine do at this moment.
 
-Those of NVIDIA are read from NVML or else nvidia-smi, those of AMD and Intel from their own tools.
+Those of NVIDIA are read from NVML or else nvidia-smi, those of AMD, Intel and Apple from their own tools.
 
 A figure that cannot be read is None, never 0. Reading takes some milliseconds; nothing runs afterwards.
 """

@@ -1,4 +1,4 @@
-"""Accelerators of AMD and Intel, as their own tools tell of them: amd-smi, or else rocm-smi; xpu-smi.
+"""Accelerators of AMD, Intel and Apple, as their tools tell of them: amd-smi or rocm-smi; xpu-smi; ioreg.
 
 The output is read as the tools' documentation describes it. A figure that is missing, or that is not a
 number, such as ``N/A``, is None.
@@ -16,7 +16,7 @@ from modeldyno.engine.environment.device_state import DeviceProcess, DeviceState
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-AMD_SMI, ROCM_SMI, XPU_SMI = "amd-smi", "rocm-smi", "xpu-smi"
+AMD_SMI, ROCM_SMI, XPU_SMI, IOREG = "amd-smi", "rocm-smi", "xpu-smi", "ioreg"
 _TIMEOUT = 5.0
 _MIB = 2.0**20
 _UNITS = {
@@ -40,7 +40,7 @@ _XPU_GAUGES = {
 
 
 def read_other_devices(environ: Mapping[str, str]) -> tuple[tuple[DeviceState, ...], tuple[str, ...]]:
-    """Read the devices of AMD and Intel.
+    """Read the devices of AMD, Intel and Apple.
 
     Returns:
         The devices, and the tools that told of them.
@@ -54,6 +54,9 @@ def read_other_devices(environ: Mapping[str, str]) -> tuple[tuple[DeviceState, .
     if shutil.which(XPU_SMI):
         devices += _intel_devices()
         tools.append(XPU_SMI)
+    if shutil.which(IOREG):
+        devices += _apple_devices()
+        tools.append(IOREG)
     return tuple(devices), tuple(tools)
 
 
@@ -245,3 +248,31 @@ def _intel_processes(entries: Iterable[Any], device: int) -> Iterator[DeviceProc
         if _at(entry, "device_id") == device and isinstance(pid, int):
             name = str(_at(entry, "process_name") or "") or None
             yield DeviceProcess(pid=pid, name=name, bytes=_bytes(_at(entry, "mem_size"), 2.0**10))
+
+
+# --- Apple ---------------------------------------------------------------------------------------
+
+
+def _apple_devices() -> Iterator[DeviceState]:
+    """Read the GPUs of macOS: they have no memory of their own, so only what they use of it is known."""
+    import plistlib  # only macOS has ioreg
+    import subprocess
+
+    command = (IOREG, "-a", "-r", "-d", "1", "-w", "0", "-c", "IOAccelerator")
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=_TIMEOUT, check=False)
+        entries = plistlib.loads(done.stdout)
+    except (OSError, ValueError, subprocess.TimeoutExpired, plistlib.InvalidFileException):
+        return
+    for index, entry in enumerate(entries if isinstance(entries, list) else ()):
+        model = _at(entry, "model")
+        name = model.decode(errors="replace").strip("\0") if isinstance(model, bytes) else str(model or "GPU")
+        statistics = _at(entry, "PerformanceStatistics")
+        yield DeviceState(
+            index=index,
+            uuid=str(_at(entry, "IORegistryEntryID") or index),
+            name=name,
+            cuda="mps" if name.startswith("Apple") else None,
+            utilization=_number(_at(statistics, "Device Utilization %"), 1e-2),
+            memory_used=_bytes(_at(statistics, "In use system memory")),
+        )

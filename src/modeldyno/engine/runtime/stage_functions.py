@@ -48,9 +48,11 @@ def import_stage_functions(job: Job) -> StageFunctions:
     """
     before, after = job.observation.preprocess, job.observation.postprocess
     with _naming("post"):
-        taker = None if after is None else partial(_give_outputs, _import(after).value)
+        taker = None if after is None else partial(_give_outputs, import_function(after).value)
     with _naming("pre"):
-        return StageFunctions(preprocess=None if before is None else _import(before), postprocess=taker)
+        return StageFunctions(
+            preprocess=None if before is None else import_function(before), postprocess=taker
+        )
 
 
 def _give_outputs(function: Callable[[Any], Any], outputs: Feed) -> Any:
@@ -104,7 +106,12 @@ def with_first_feed(function: Model, job: Job, model: Model) -> Model:
     return example
 
 
-def _import(reference: str) -> Model:
+def import_function(reference: str) -> Model:
+    """Import a function of the user: ``file.py:name``, ``package.module:name``, or one of this process.
+
+    Raises:
+        RequestError: it cannot be imported, or cannot be called.
+    """
     scheme, locator = "call", reference
     if reference.startswith(_LIVE):
         scheme, locator = LIVE, reference.removeprefix(_LIVE)

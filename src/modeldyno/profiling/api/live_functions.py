@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from modeldyno.base.job.probe_options import Observation
 
 
-def check_functions(pre: Any, post: Any, example: Any, *, live: bool) -> None:
+def check_functions(pre: Any, post: Any, example: Any, *, live: bool, **others: Any) -> None:
     """Refuse functions of this process for a model that runs in another one.
 
     Args:
@@ -25,11 +25,12 @@ def check_functions(pre: Any, post: Any, example: Any, *, live: bool) -> None:
         post: takes its outputs.
         example: what `pre` is called with.
         live: whether the model runs in this process.
+        others: further functions by the names of their arguments.
 
     Raises:
         RequestError: one cannot be called where the model runs, or with what is given.
     """
-    for name, function in (("pre", pre), ("post", post)):
+    for name, function in {"pre": pre, "post": post, **others}.items():
         if function is not None and not isinstance(function, str) and not callable(function):
             raise RequestError(f"{name} takes a function, or its name as 'file.py:name', not {function!r}.")
         if callable(function) and not live:
@@ -53,16 +54,32 @@ def with_functions(
     Raises:
         RequestError: there is no such file.
     """
+    arguments = () if example is None else (example,)
+    with offered_function(pre, "pre", *arguments) as before, offered_function(post, "post") as after:
+        yield replace(observation, preprocess=before, postprocess=after)
+
+
+@contextmanager
+def offered_function(
+    function: str | Callable[..., Any] | None, field: str, *arguments: Any
+) -> Iterator[str | None]:
+    """Yield the reference to a function, which one of this process has while it is used.
+
+    Args:
+        function: its name, or itself.
+        field: the argument that it was given as.
+        arguments: what one of this process is called with.
+
+    Raises:
+        RequestError: there is no such file.
+    """
+    if function is None or isinstance(function, str):
+        yield parse_function(function, field)
+        return
     objects = plugins.objects()
-
-    def reference(function: Any, field: str, *arguments: Any) -> str | None:
-        if function is None or isinstance(function, str):
-            return parse_function(function, field)
-        name = getattr(function, "__name__", type(function).__name__)
-        offer = objects.offer(partial(function, *arguments) if arguments else function, name=name)
-        stack.callback(objects.withdraw, offer)
-        return str(offer)
-
-    with ExitStack() as stack:
-        before = reference(pre, "pre", *(() if example is None else (example,)))
-        yield replace(observation, preprocess=before, postprocess=reference(post, "post"))
+    name = getattr(function, "__name__", type(function).__name__)
+    offer = objects.offer(partial(function, *arguments) if arguments else function, name=name)
+    try:
+        yield str(offer)
+    finally:
+        objects.withdraw(offer)

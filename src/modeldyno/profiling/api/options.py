@@ -7,7 +7,7 @@ separates a group from the rest. A test compares the two of each group.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar
@@ -93,6 +93,21 @@ class FunctionKeywords(TypedDict, total=False):
     post: str | Callable[..., Any] | None
     evaluate: str | Callable[..., Any] | Sequence[str | Callable[..., Any]]
     data: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputOptions:
+    """How far outputs may be off from those of another model, or what judges them."""
+
+    tolerance: float | str | Mapping[str, float | str] | None = None
+    verify: str | Callable[..., Any] | None = None
+
+
+class OutputKeywords(TypedDict, total=False):
+    """Fields of `OutputOptions`."""
+
+    tolerance: float | str | Mapping[str, float | str] | None
+    verify: str | Callable[..., Any] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

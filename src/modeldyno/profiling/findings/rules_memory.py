@@ -108,3 +108,77 @@ def _count_blocks(case: Case) -> int:
     modules = case.result.outline.modules if case.result.outline else ()
     siblings = Counter((m.path.rpartition(".")[0], m.kind) for m in modules if m.path)
     return max(siblings.values(), default=0)
+
+
+_LARGEST_KEPT = 32 * 2**20
+"""Bytes of the largest block that the allocator of glibc may keep for the next call (mallopt(3),
+M_MMAP_THRESHOLD): what is larger comes from the system each time, as pages that are zeroed when touched."""
+
+
+def pooling(case: Case) -> Iterator[Finding]:
+    """Propose a pool of memory where each call takes its buffers from the system anew."""
+    if case.served or not case.result.environment.on_cpu:
+        return
+    if case.setting("arena") is False:
+        yield Finding(
+            seen="the arena is off, so that each call takes the memory of its results from the system",
+            why="an arena keeps what a call gives back for the next one; it holds its largest size for good",
+            job=case.trial(arena=True),
+        )
+    allocations = case.result.activity.allocations if case.result.activity else ()
+    large = [one for one in allocations if one.bytes > _LARGEST_KEPT and one.freed is not None]
+    if not large:
+        return
+    taken = sum(one.bytes for one in large)
+    first = max(large, key=lambda one: one.bytes)
+    yield Finding(
+        seen=f"each call takes {format_bytes(taken)} in {len(large)} blocks of more than 32 MiB, the largest "
+        f"in {first.scope or first.operator or 'the model'}, and gives them back",
+        why="glibc returns blocks of that size to the system at once, so that every call gets fresh pages, "
+        "which are zeroed as they are touched",
+        do="start it with a pool that keeps them, such as LD_PRELOAD=libjemalloc.so.2 or libtcmalloc.so.4, "
+        "and compare the two",
+    )
+
+
+_LEAST_STATE = 2**30
+_NEAR = 0.5
+"""Share of the memory of a machine from which on weights leave little for anything else."""
+
+
+def sharding(case: Case) -> Iterator[Finding]:
+    """Propose to split weights over devices where they, or what trains them, fill the memory."""
+    weights = case.number("weight_bytes") or 0.0
+    if case.trained:
+        state = weights + (case.number("gradient_bytes") or 0.0) + (case.number("optimizer_bytes") or 0.0)
+        share = part_of(state, case.number("memory_peak"))
+        if share < _MOST or state < _LEAST_STATE:
+            return
+        yield Finding(
+            seen=f"{share:.0%} of the memory of a step, {format_bytes(state)}, is weights, gradients and the "
+            "state of the optimiser",
+            why="data-parallel copies each hold all of it; sharded, each device holds its part, and "
+            "weights are gathered layer by layer, which costs transfers",
+            saving=Saving(
+                of="memory of a step",
+                low=0.0,
+                high=share / 2,
+                basis="two devices; n leave an n-th part of it",
+            ),
+            do="shard the blocks by torch.distributed.fsdp.fully_shard, or ZeRO of DeepSpeed",
+            metric="memory_peak",
+        )
+        return
+    memory = case.result.environment.hardware.get("memory")
+    if not case.result.environment.on_cpu or not isinstance(memory, int | float):
+        return
+    share = part_of(weights, float(memory))
+    if share < _NEAR:
+        return
+    yield Finding(
+        seen=f"the weights take {format_bytes(weights)}, {share:.0%} of the memory of this machine",
+        why="what is left must hold activations, caches and every other copy of the model",
+        saving=Saving(of="memory", low=0.0, high=share / 2, basis="half of the weights on each of two"),
+        do="store them in fewer bits, or split the layers over two machines or devices",
+        metric="weight_bytes",
+    )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.base.errors import RequestError
 from modeldyno.base.metrics.constraints import Answer, Verdict
+from modeldyno.base.result.cost import MILLION
 from modeldyno.base.stats.units import RATE, parse_quantity
 from modeldyno.serving.load.capacity import Capacity
 
@@ -51,8 +52,8 @@ class RunningCost:
     """What the replicas for a demand cost, busy or idle."""
 
     per_hour: float
-    per_thousand: float
-    """For 1,000 requests at the demand."""
+    per_million: float
+    """For a million requests at the demand."""
     currency: str
 
 
@@ -61,7 +62,7 @@ def running_cost(plan: ReplicaPlan, price: Price) -> RunningCost:
     hourly = plan.replicas * price.per_hour
     return RunningCost(
         per_hour=hourly,
-        per_thousand=hourly / _SECONDS / plan.demand * 1000,
+        per_million=hourly / _SECONDS / plan.demand * MILLION,
         currency=price.currency,
     )
 

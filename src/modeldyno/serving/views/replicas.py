@@ -54,8 +54,8 @@ def provision(
     if price is not None:
         spent = running_cost(plan, price)
         yield note(
-            f"{money(spent.per_hour, price)} per hour, {money(spent.per_thousand, price)} per 1,000 requests "
-            f"at this demand, at {plan.used:.0%} of their capacity",
+            f"{money(spent.per_hour, price)} per hour, {money(spent.per_million, price)} per million "
+            f"requests at this demand, at {plan.used:.0%} of their capacity",
             code="cost",
         )
     yield note(_assumptions(plan), code="assumed")

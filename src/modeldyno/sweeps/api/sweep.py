@@ -16,10 +16,12 @@ from modeldyno.base.yaml_file import FileConfig
 from modeldyno.engine.runtime.inline import run_inline
 from modeldyno.profiling.api.arrays import with_batches
 from modeldyno.profiling.api.error_wording import reword_errors
-from modeldyno.profiling.api.live_functions import check_functions, with_functions
+from modeldyno.profiling.api.live_functions import check_functions, offered_function, with_functions
 from modeldyno.profiling.api.options import (
     FunctionKeywords,
     FunctionOptions,
+    OutputKeywords,
+    OutputOptions,
     RunKeywords,
     RunOptions,
     take,
@@ -94,7 +96,7 @@ class GoalKeywords(TypedDict, total=False):
     price: str | None
 
 
-class SweepKeywords(Knobs, GoalKeywords, FunctionKeywords, RunKeywords, total=False):
+class SweepKeywords(Knobs, GoalKeywords, FunctionKeywords, OutputKeywords, RunKeywords, total=False):
     """Keywords of `sweep`: fields of `GoalOptions`, `SearchOptions` and `EarlierOptions`, and knobs."""
 
     strategy: str | None
@@ -158,6 +160,9 @@ def sweep(
         post: function that takes its outputs.
         evaluate: metrics of labelled samples, such as accuracy; those of the goal are added.
         data: the labelled samples (.npz), perhaps with ``:`` and the name of the labels; by default `inputs`.
+        tolerance: exclude configurations whose outputs for the same inputs are off from those of the default
+            by more than this share of their largest value, such as 1e-3, or by output: ``{"boxes": 1e-2}``.
+        verify: function that judges the outputs instead, as for `convert`.
         load: the load on a server, such as ``{"concurrency": 8, "duration": 5.0}``.
         plan: time and precision of verification trials; search trials are shorter.
         beside: other models on the same server at the same time, such as ``"b.onnx concurrency=4"``.
@@ -187,6 +192,7 @@ def sweep(
     goal = take(GoalOptions, settings)
     search = take(SearchOptions, settings)
     functions = take(FunctionOptions, settings)
+    output_options = take(OutputOptions, settings)
     run = take(RunOptions, settings)
     earlier = take(EarlierOptions, settings)
     knobs = check_settings(settings)
@@ -197,7 +203,8 @@ def sweep(
         **asdict(goal), "strategy": search.strategy,
         "backend": backend, "input": inputs, "probe": probes, "evaluate": functions.evaluate,
         "data": None if functions.data is None else str(functions.data), "name": name, "set": knobs,
-        "load": load, "beside": beside, "space": _parse_space(space), "plan": _plan_fields(plan),
+        "tolerance": output_options.tolerance, "load": load, "beside": beside,
+        "space": _parse_space(space), "plan": _plan_fields(plan),
         "budget": _drop_none(asdict(replace(search, strategy=None))),
     }  # fmt: skip
     tree = _to_tree(options)
@@ -215,8 +222,10 @@ def sweep(
     if model is None:
         raise RequestError("A sweep needs a model, or resume= with the id or name of a study.")
     live = not isinstance(model, str | Path)
-    check_functions(functions.pre, functions.post, example, live=live)
+    check_functions(functions.pre, functions.post, example, live=live, verify=output_options.verify)
     with ExitStack() as stack:
+        judge = stack.enter_context(offered_function(output_options.verify, "verify"))
+        tree = tree if judge is None else {**tree, "verify": judge}
         observation = stack.enter_context(
             with_functions(Observation(), functions.pre, functions.post, example)
         )

@@ -23,6 +23,7 @@ from modeldyno.base.report.chosen_plot import ChosenPlot
 from modeldyno.base.result.cost import cost_answers, with_cost
 from modeldyno.base.result.result import Environment
 from modeldyno.base.result.slowdown import slowdown_by_others
+from modeldyno.conversion.agreement.rule import OutputCheck
 from modeldyno.sweeps.study.goal import Goal
 from modeldyno.sweeps.study.search_space import Key, Point, Space, key, product_of_knobs
 
@@ -195,6 +196,8 @@ class Study(StoredDocument):
     """The Job of every trial, except for the point."""
     space: Space
     goal: Goal
+    outputs: OutputCheck | None = None
+    """What the outputs of each trial must hold beside those of the default; None if they are not compared."""
     settings: dict[str, KnobValue] = field(default_factory=dict)
     """Knobs that the user set, without defaults of a backend."""
     default: Point = field(default_factory=dict)
