@@ -209,10 +209,10 @@ def python() -> str:
 
 _MORE = {
     "Measure": "profiled watch register_metric", "Serve": "find_load load_curve", "Judge": "gate",
-    "Keep": "read save", "Installation": "list_plugins",
+    "Keep": "read save open_model",
 }  # fmt: skip
 """Heading of commands to the functions that stand under it besides those of its commands."""
-_MODULES = ("registry", "servers", "store", "serving", "sweeps", "regions", "compat")
+_MODULES = ("registry", "servers", "store", "plugins", "serving", "sweeps", "regions", "compat")
 
 
 def _describe_names(prefix: str, names: Iterable[str]) -> Iterator[str]:

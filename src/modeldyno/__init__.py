@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from modeldyno import compat as compat
     from modeldyno import errors as errors
     from modeldyno import plugin as plugin
+    from modeldyno import plugins as plugins
     from modeldyno import regions as regions
     from modeldyno import registry as registry
     from modeldyno import servers as servers
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
     from modeldyno.engine.api.devices import devices as devices
     from modeldyno.exchange.api import comment as comment
     from modeldyno.exchange.api import export as export
-    from modeldyno.exchange.api import list_plugins as list_plugins
     from modeldyno.exchange.api import read as read
     from modeldyno.exchange.api import reconcile as reconcile
     from modeldyno.exchange.api import report as report
@@ -53,13 +53,13 @@ if TYPE_CHECKING:
     from modeldyno.exchange.api import verify as verify
     from modeldyno.exchange.jobs import run as run
     from modeldyno.profiling.api.metrics import register_metric as register_metric
-    from modeldyno.profiling.api.profile import BoundBroken as BoundBroken
     from modeldyno.profiling.api.profile import inspect as inspect
     from modeldyno.profiling.api.profile import profile as profile
     from modeldyno.profiling.api.profile import save as save
     from modeldyno.regions.api import watch as watch
     from modeldyno.regions.recorder import Profiled as Profiled
     from modeldyno.regions.recorder import profiled as profiled
+    from modeldyno.registry.opened_model import open_model as open_model
     from modeldyno.serving.api.explain import explain as explain
     from modeldyno.serving.api.load import find_load as find_load
     from modeldyno.serving.api.load import load as load
@@ -83,12 +83,13 @@ _HOMES = {
     "conversion.api": "convert",
     "dashboard.api": "ui",
     "engine.api.devices": "devices",
-    "exchange.api": "comment export list_plugins read reconcile report schema verify",
+    "exchange.api": "comment export read reconcile report schema verify",
     "exchange.jobs": "run",
     "profiling.api.metrics": "register_metric",
-    "profiling.api.profile": "BoundBroken inspect profile save",
+    "profiling.api.profile": "inspect profile save",
     "regions.api": "watch",
     "regions.recorder": "Profiled profiled",
+    "registry.opened_model": "open_model",
     "serving.api.explain": "explain",
     "serving.api.load": "find_load load load_curve",
     "serving.api.serve": "serve",
@@ -102,7 +103,8 @@ _HOMES = {
     "base.errors": "ModelDynoError RequestError RunFailed",
 }
 _MODULES = (
-    "compat", "errors", "plugin", "regions", "registry", "servers", "serving", "store", "sweeps", "types",
+    "compat", "errors", "plugin", "plugins", "regions", "registry", "servers", "serving", "store", "sweeps",
+    "types",
 )  # fmt: skip
 """Modules that are imported on first use; each has further names, in its ``__all__``."""
 

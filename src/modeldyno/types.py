@@ -10,6 +10,7 @@ from modeldyno.base.report.figure_checks import Recomputation
 from modeldyno.comparison.calibrate import MachineCheckup
 from modeldyno.comparison.change.advice import Advice
 from modeldyno.comparison.change.choice import Optimized
+from modeldyno.conversion.opened_model import OpenModel
 from modeldyno.engine.environment.device_state import DeviceState
 from modeldyno.exchange.reconciliation import Reconciliation
 from modeldyno.serving.loadtest.replicas import CostAnswer
@@ -26,6 +27,7 @@ __all__ = [
     "Judgement",
     "MachineCheckup",
     "Measurement",
+    "OpenModel",
     "Optimized",
     "Recomputation",
     "Reconciliation",

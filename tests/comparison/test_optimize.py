@@ -74,7 +74,7 @@ def test_the_stand_in_returns_what_the_original_does(tmp_path: Path) -> None:
     module, made = optimized(tmp_path, prefer="torchscript")
     x = torch.randn(5, 8)
 
-    stand_in = modeldyno.registry.open_model(made, trust=True).as_module(module)
+    stand_in = modeldyno.open_model(made, trust=True).as_module(module)
     returned = stand_in(x, names=True)
 
     assert list(returned) == ["scores", "boxes"]
@@ -88,14 +88,14 @@ def test_the_stand_in_returns_what_the_original_does(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match="train the original"):
         stand_in.train()
     with pytest.raises(RequestError, match="returns 2 tensors, and the original 1"):
-        modeldyno.registry.open_model(made, trust=True).as_module(Single(), x)
+        modeldyno.open_model(made, trust=True).as_module(Single(), x)
 
 
 def test_without_an_original_a_stand_in_returns_tensors_by_name(tmp_path: Path) -> None:
     """And has no attributes of another module."""
     module, made = optimized(tmp_path, prefer="torchscript")
 
-    stand_in = modeldyno.registry.open_model(made.path, trust=True).as_module()
+    stand_in = modeldyno.open_model(made.path, trust=True).as_module()
 
     assert len(stand_in(torch.randn(2, 8))) == len(module(torch.randn(2, 8)))
     assert not hasattr(stand_in, "config")

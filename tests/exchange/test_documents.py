@@ -176,12 +176,12 @@ def test_a_comment_takes_a_report_or_its_file(tmp_path: Path, monkeypatch: pytes
 
 def test_plugins_schemas_and_findings_are_values() -> None:
     """What the commands print is returned."""
-    assert {row.kind for row in modeldyno.list_plugins()} >= {"loader", "backend", "probe"}
-    assert {row.kind for row in modeldyno.list_plugins("probes")} == {"probe"}
-    assert all(row.knob is not None for row in modeldyno.list_plugins("onnxruntime"))
-    assert "latency" in {row.name for row in modeldyno.list_plugins("metrics")}
+    assert {row.kind for row in modeldyno.plugins.list()} >= {"loader", "backend", "probe"}
+    assert {row.kind for row in modeldyno.plugins.list("probes")} == {"probe"}
+    assert all(row.knob is not None for row in modeldyno.plugins.list("onnxruntime"))
+    assert "latency" in {row.name for row in modeldyno.plugins.list("metrics")}
     with pytest.raises(RequestError, match="probs"):
-        modeldyno.list_plugins("probs")
+        modeldyno.plugins.list("probs")
     assert "$defs" in modeldyno.schema()
     assert "properties" in modeldyno.schema("sweep")
     with pytest.raises(RequestError, match="no schema of 'study'"):

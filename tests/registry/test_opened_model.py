@@ -39,7 +39,7 @@ def doubling(tmp_path: Path) -> Path:
 
 def test_a_model_is_called_in_order_and_by_name(doubling: Path) -> None:
     """With batches of any size, and the settings that were given; it closes with its block."""
-    with modeldyno.registry.open_model(doubling, threads=1) as model:
+    with modeldyno.open_model(doubling, threads=1) as model:
         assert model.inputs == ("x", "y")
         assert model.settings["intra_threads"] == 1
         assert np.array_equal(model(ROWS, ROWS)["sum"], 2 * ROWS)
@@ -59,7 +59,7 @@ def test_an_array_without_an_input_is_refused(
     doubling: Path, call: Callable[[Any], Any], message: str
 ) -> None:
     """A sentence names it; the runtime would say it in a page of its own."""
-    with modeldyno.registry.open_model(doubling) as model, pytest.raises(RequestError, match=message):
+    with modeldyno.open_model(doubling) as model, pytest.raises(RequestError, match=message):
         call(model)
 
 
@@ -76,17 +76,17 @@ def test_an_array_without_an_input_is_refused(
 def test_what_cannot_be_called_here_is_refused(model: Any, more: dict[str, Any], message: str) -> None:
     """With what to do instead."""
     with pytest.raises(RequestError, match=message):
-        modeldyno.registry.open_model(model, **more)
+        modeldyno.open_model(model, **more)
 
 
 def test_a_form_is_opened_if_it_is_still_the_model(doubling: Path) -> None:
     """The file of one that differs is kept for a look, and not for use."""
     agreement = ModelAgreement(verdict=Sameness.AGREES, sentence="", samples=1, calls=(), outputs=())
     form = Converted(recipe="onnx", path=str(doubling), agreement=agreement)
-    with modeldyno.registry.open_model(form) as model:
+    with modeldyno.open_model(form) as model:
         assert np.array_equal(model(ROWS, ROWS)["sum"], 2 * ROWS)
     with pytest.raises(RequestError, match="onnx is not the model"):
-        modeldyno.registry.open_model(replace(form, agreement=None))
+        modeldyno.open_model(replace(form, agreement=None))
 
 
 def an_answer(measure: Measure | None, recipe: str = "source") -> RegistryAnswer:
@@ -112,10 +112,10 @@ def test_what_the_registry_answers_is_opened_as_it_was_measured(
     monkeypatch.setenv("MODELDYNO_STORE", f"sqlite:///{tmp_path}/store.db")
     modeldyno.registry.add(doubling, name="add")
     measure = Measure(probes=("latency",), settings={"batch_size": 8, "threads": 1, "parallel": True})
-    with modeldyno.registry.open_model(an_answer(measure), parallel=False) as model:
+    with modeldyno.open_model(an_answer(measure), parallel=False) as model:
         assert (model.settings["intra_threads"], model.settings["parallel"]) == (1, False)
         assert np.array_equal(model(ROWS, ROWS)["sum"], 2 * ROWS)
     with pytest.raises(RequestError, match="no answer for add: unknown"):
-        modeldyno.registry.open_model(an_answer(None))
+        modeldyno.open_model(an_answer(None))
     with pytest.raises(RequestError, match="is a server"):
-        modeldyno.registry.open_model(an_answer(replace(measure, concurrency=4)))
+        modeldyno.open_model(an_answer(replace(measure, concurrency=4)))

@@ -1,7 +1,7 @@
 """Register models once: they are converted, checked, measured while machines are idle, and asked for.
 
 ``modeldyno.registry.add`` is ``modeldyno registry add``, and so on; `retrieve` finds versions by any
-condition, `work` is ``modeldyno worker``, and `open_model` calls a registered model from one's own code.
+condition, and `work` is ``modeldyno worker``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from modeldyno.base.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from modeldyno.conversion.opened_model import OpenModel as OpenModel
     from modeldyno.registry.api import add as add
     from modeldyno.registry.api import alias as alias
     from modeldyno.registry.api import answer as answer
@@ -31,18 +30,15 @@ if TYPE_CHECKING:
     from modeldyno.registry.api import webhook as webhook
     from modeldyno.registry.api import work as work
     from modeldyno.registry.device_idleness import idle_devices as idle_devices
-    from modeldyno.registry.opened_model import open_model as open_model
 
 else:
     __all__, __getattr__, __dir__ = lazy_names(
         __name__,
         {
             "registry.api": """
-                add alias answer attach detach get history list measure policy push retrieve rm
-                show tasks update webhook work
+                add alias answer attach detach get history list measure policy push retrieve rm show tasks
+                update webhook work
             """,
             "registry.device_idleness": "idle_devices",
-            "conversion.opened_model": "OpenModel",
-            "registry.opened_model": "open_model",
         },
     )

@@ -1,4 +1,4 @@
-"""``modeldyno.registry.open_model``: call a model from one's own code, as it was measured or converted."""
+"""``modeldyno.open_model``: call a model from one's own code, as it was measured or converted."""
 
 from __future__ import annotations
 

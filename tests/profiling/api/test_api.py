@@ -13,8 +13,9 @@ import pytest
 from tests.support.measured_once import measured_once
 
 import modeldyno
-from modeldyno import BoundBroken, Plan, Result
+from modeldyno import Plan, Result
 from modeldyno.base.errors import NotStoredWarning, RequestError, StoreError
+from modeldyno.errors import BoundBroken
 from modeldyno.profiling.run import JudgedResult
 from modeldyno.testing.sample_results import a_result
 

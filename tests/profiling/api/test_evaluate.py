@@ -234,7 +234,7 @@ def test_a_live_model_is_evaluated_on_a_loader() -> None:
     interval = result.ask("accuracy").interval
     assert interval is not None
     assert interval.low == pytest.approx(0.2077, abs=1e-4)
-    with pytest.raises(modeldyno.BoundBroken, match="accuracy"):
+    with pytest.raises(modeldyno.errors.BoundBroken, match="accuracy"):
         profiled(evaluate="accuracy", require="accuracy >= 0.99")
 
 

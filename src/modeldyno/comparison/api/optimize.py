@@ -76,7 +76,7 @@ def optimize(
 
     Returns:
         The choice: ``.form``, ``.path`` of the package, ``.conversion`` and ``.comparison``.
-        ``modeldyno.registry.open_model(optimized.path)`` calls it; ``.as_module(module)`` of that stands in for a
+        ``modeldyno.open_model(optimized.path)`` calls it; ``.as_module(module)`` of that stands in for a
         torch module.
 
     Raises:

@@ -63,7 +63,7 @@ def blocks(optimized: Optimized) -> Iterator[Block]:
     yield make_table("", ("form", "verdict", *(f"{query}>" for query in queries), "choice"), rows)
     yield from failures(optimized.conversion)
     if optimized.path:
-        yield note(f"package: {optimized.path}; call it with modeldyno.registry.open_model('{optimized.path}')")
+        yield note(f"package: {optimized.path}; call it with modeldyno.open_model('{optimized.path}')")
 
 
 def _row(form: str, verdict: str, cells: list[str], optimized: Optimized) -> tuple[str, ...]:
