@@ -38,7 +38,7 @@ from modeldyno.base import plugins
 from modeldyno.base.job.model_ref import ModelRef
 from modeldyno.conversion.agreement.agreement import FirstDifference  # noqa: TC001 - as those beside it
 from modeldyno.conversion.agreement.compare import conclude
-from modeldyno.conversion.agreement.rule import AgreementRule, Sameness
+from modeldyno.conversion.agreement.rule import AgreementRule, Equivalence
 from modeldyno.conversion.locate import farthest_call, locate
 from modeldyno.conversion.recipe import compare_model
 from modeldyno.conversion.reference import Reference, conversion_source, run_reference
@@ -631,7 +631,7 @@ class Source:
         if refused:
             return False, f"refuses {', '.join(refused)}"
         agreement = conclude(tallies, rule, samples=self.reference.samples)
-        return agreement.verdict is Sameness.AGREES, agreement.sentence
+        return agreement.verdict is Equivalence.AGREES, agreement.sentence
 
 
 @contextmanager

@@ -96,7 +96,7 @@ def watch(model: Model, inputs: dict[str, torch.Tensor], calls: int, **settings:
             turns = interleave_calls(layers.plain or session.prepare(feed), layers.call)
             turns(_WARM)
             plain = [float(seconds) for seconds in turns(calls)]
-            return attribute_module_times(layers.spans(_WARM), plain, layers.toll)
+            return attribute_module_times(layers.spans(_WARM), plain, layers.overhead)
 
 
 def make_model(form: str, value: Any) -> Model:

@@ -23,7 +23,7 @@ from modeldyno.base import plugins
 from modeldyno.base.job.model_ref import ModelIdentity
 from modeldyno.base.metrics.measurement import Distribution, Measurement
 from modeldyno.base.metrics.measurement_plan import Plan
-from modeldyno.engine.interfaces.probe import Subject
+from modeldyno.engine.interfaces.probe import ProbeContext
 from modeldyno.models.interface import Form, Model
 from models import mlp, resnet18
 
@@ -59,7 +59,7 @@ def ours(net: nn.Module, x: Tensor) -> Iterator[Callable[[int], float]]:
     )
     name = "input"
     with plugins.backend("torch").open(model, {"inference_mode": True}) as session:
-        subject = Subject(model=model, session=session, calls=(session.prepare({name: x.numpy()}),))
+        subject = ProbeContext(model=model, session=session, calls=(session.prepare({name: x.numpy()}),))
 
         def median(n: int) -> float:
             plan = Plan(min_runs=n, max_runs=n, min_time=0.0, precision=0.9)

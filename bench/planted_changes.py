@@ -19,7 +19,7 @@ from pathlib import Path
 from time import monotonic
 
 import modeldyno
-from modeldyno.base.job.static_options import Inspection
+from modeldyno.base.job.static_options import StaticOptions
 from modeldyno.base.metrics.metric import Query
 from modeldyno.base.result.result import Result, merge
 from modeldyno.comparison.change.causes import find_causes
@@ -54,7 +54,7 @@ def watch_pair(pair: Pair, models: list[str]) -> Found:
     jobs = [Request(model=side, settings={"threads": 1}, probes=probes, plan=PLAN).job() for side in models]
     runs: tuple[list[Result], ...] = ([], [])
     for side in (0, 1, 1, 0):
-        runs[side].append(run(replace(jobs[side], inspection=Inspection(modules=True))))
+        runs[side].append(run(replace(jobs[side], inspection=StaticOptions(modules=True))))
     before, after = map(merge, runs)
     query = Query.parse("latency.p25.raw" if pair.metric == "latency" else pair.metric)
     values = [result.ask(query).value for result in (before, after)]

@@ -10,7 +10,7 @@ import pytest
 
 import modeldyno
 from modeldyno.base.result.result import FailureKind
-from modeldyno.engine.environment.idle import IdleRule, why_busy
+from modeldyno.engine.environment.idle import IdleRule, busy_reason
 from modeldyno.engine.samplers import device as device_sampler
 from modeldyno.regions.recorder import Profiled
 
@@ -136,11 +136,11 @@ class TestDevices:
 
     def test_a_card_that_only_we_use_is_idle(self) -> None:
         """Whatever we hold and compute."""
-        assert why_busy("cuda:0", IdleRule(samples=2, period=0.2)) is None
+        assert busy_reason("cuda:0", IdleRule(samples=2, period=0.2)) is None
 
     def test_a_stranger_is_named(self, stranger: int) -> None:
         """Its name and its pid."""
-        assert str(why_busy("cuda:0", IdleRule(samples=1))).endswith(f"(pid {stranger}) uses cuda:0")
+        assert str(busy_reason("cuda:0", IdleRule(samples=1))).endswith(f"(pid {stranger}) uses cuda:0")
 
     def test_a_measurement_beside_a_stranger_is_doubted(self, stranger: int, products: Any, x: Any) -> None:
         """Its times are not the model's alone."""

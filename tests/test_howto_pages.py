@@ -88,7 +88,7 @@ def make_workers_quick(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let workers measure one short figure in a store of its own, however busy the machine is."""
     quick = replace(DEFAULT, convert=(), batch_sizes=(1,), max_time=0.3)
     monkeypatch.setattr("modeldyno.registry.policies.DEFAULT", quick)
-    monkeypatch.setattr("modeldyno.engine.environment.idle.why_busy", lambda _device, _rule: None)
+    monkeypatch.setattr("modeldyno.engine.environment.idle.busy_reason", lambda _device, _rule: None)
     monkeypatch.setattr("modeldyno.engine.environment.device_lock._folder", lambda: folder)
     monkeypatch.setenv("MODELDYNO_STORE", f"sqlite:///{folder}/store.db")
 

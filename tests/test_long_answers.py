@@ -17,7 +17,7 @@ from modeldyno.base.metrics.doubt import Doubt
 from modeldyno.base.metrics.measurement import Distribution, Measurement
 from modeldyno.base.metrics.measurement_plan import Plan
 from modeldyno.base.result.result import Failure
-from modeldyno.engine.interfaces.probe import Subject
+from modeldyno.engine.interfaces.probe import ProbeContext
 from modeldyno.serving.probes import load as probe
 from modeldyno.serving.probes import load_monitor
 from modeldyno.testing.fakes import a_model
@@ -54,7 +54,7 @@ def probed(
     monkeypatch.setattr("modeldyno.serving.loadgen.driver_pool.run_load_drivers", replayed)
     monkeypatch.setattr(load_monitor, "perf_counter", lambda: replay.now * 1e-9)
     monkeypatch.setattr(load_monitor, "monotonic_ns", lambda: replay.now)
-    events = list(probe.measure(Subject(model=a_model(), session=Session(), load=load), plan))
+    events = list(probe.measure(ProbeContext(model=a_model(), session=Session(), load=load), plan))
     assert not [event for event in events if isinstance(event, Failure)]
     numbers = {each.metric: each for each in events if isinstance(each, Measurement) and not each.scope}
     codes = {each.code for each in events if isinstance(each, Doubt)}

@@ -23,7 +23,7 @@ from modeldyno.base.metrics.doubt import Doubt
 from modeldyno.base.metrics.measurement import CLIENT_LIMITED, SATURATED, Distribution, Measurement
 from modeldyno.base.metrics.measurement_plan import Plan
 from modeldyno.base.stats import statistics
-from modeldyno.engine.interfaces.probe import Subject
+from modeldyno.engine.interfaces.probe import ProbeContext
 from modeldyno.engine.interfaces.request_target import Target, Transport
 from modeldyno.serving.load import load_analysis
 from modeldyno.serving.load.request_log import Records, join_records
@@ -270,7 +270,7 @@ def probed(
     monkeypatch.setattr("modeldyno.serving.loadgen.driver_pool.run_load_drivers", replayed)
     monkeypatch.setattr(load_monitor, "perf_counter", lambda: replay.now * 1e-9)
     monkeypatch.setattr(load_monitor, "monotonic_ns", lambda: replay.now)
-    yielded = list(probe.measure(Subject(model=a_model(), session=Session(), load=load), plan))
+    yielded = list(probe.measure(ProbeContext(model=a_model(), session=Session(), load=load), plan))
     numbers = {each.metric: each for each in yielded if isinstance(each, Measurement) and not each.scope}
     return numbers, {each.code for each in yielded if isinstance(each, Doubt)}
 

@@ -55,11 +55,11 @@ from modeldyno.engine.interfaces.backend import (
     CanDeploy,
     ChoosesDevice,
     ConfiguresProcess,
-    HasSpace,
     Serves,
+    SuggestsAxes,
     TakesOtherInputs,
 )
-from modeldyno.engine.interfaces.probe import ChecksFirst, Pass, Probe, ProbeOutput, Subject
+from modeldyno.engine.interfaces.probe import ChecksFirst, Pass, Probe, ProbeContext, ProbeOutput
 from modeldyno.engine.interfaces.request_target import Endpoint, Reply, ServerInfo, Target, Transport
 from modeldyno.engine.interfaces.sampler import ReadsServerMetrics, Sampler, Watch
 from modeldyno.engine.interfaces.session import (
@@ -177,7 +177,6 @@ __all__ = [
     "HasDevice",
     "HasDoubts",
     "HasServerStats",
-    "HasSpace",
     "HasTools",
     "Heading",
     "Importer",
@@ -207,6 +206,7 @@ __all__ = [
     "Plan",
     "Point",
     "Probe",
+    "ProbeContext",
     "ProbeOutput",
     "ReadsServerMetrics",
     "Reply",
@@ -225,7 +225,7 @@ __all__ = [
     "Strategy",
     "Streams",
     "Study",
-    "Subject",
+    "SuggestsAxes",
     "Table",
     "Tabulates",
     "TakesOtherInputs",

@@ -97,8 +97,8 @@ def test_a_ladder_is_found_again_in_the_store(
     url: str, tmp_path: Path, modeldyno: Callable[..., CommandResult]
 ) -> None:
     """A load curve is listed, shown, reported and removed by its id; its results stay."""
-    question = ("--demand", "1000/s", "--price", "$1/h")
-    arguments = ("--require", "latency.p50 <= 60s", *question, "--json", "ladder.json")
+    criteria = ("--demand", "1000/s", "--price", "$1/h")
+    arguments = ("--require", "latency.p50 <= 60s", *criteria, "--json", "ladder.json")
     output = plain(modeldyno("load", url, "-c", "1,2", *SHORT, *SURE, *arguments).out)
     document = json.loads((tmp_path / "ladder.json").read_text())
     own = document["id"]
@@ -107,8 +107,8 @@ def test_a_ladder_is_found_again_in_the_store(
     assert document["expense"]["per_hour"] == document["provision"]["replicas"]
 
     assert own[:6] in modeldyno("list").out
-    assert plain(modeldyno("show", own[:6], *question).out) in output
-    assert json.loads(modeldyno("show", own[:6], "--json", *question).out) == document
+    assert plain(modeldyno("show", own[:6], *criteria).out) in output
+    assert json.loads(modeldyno("show", own[:6], "--json", *criteria).out) == document
     assert modeldyno("report", own[:6], "-o", "ladder.html").code == 0
     assert "Throughput by load" in (tmp_path / "ladder.html").read_text(encoding="ascii")
     assert modeldyno("report", "ladder.json", "-o", "ladder.csv").code == 0

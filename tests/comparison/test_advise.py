@@ -15,8 +15,8 @@ from modeldyno.base.errors import MissingExtra, OutOfTime, RequestError, RunFail
 from modeldyno.base.job.input_spec import InputSpec
 from modeldyno.base.job.job import Job
 from modeldyno.base.job.model_ref import ModelRef
-from modeldyno.base.job.probe_options import Observation
-from modeldyno.base.job.static_options import Inspection, Mode
+from modeldyno.base.job.probe_options import ProbeOptions
+from modeldyno.base.job.static_options import Mode, StaticOptions
 from modeldyno.base.metrics.measurement import Distribution, Interval, Measurement, SampleScores, pack
 from modeldyno.base.metrics.metric import Query
 from modeldyno.base.result.cost import Price
@@ -143,7 +143,7 @@ def outcomes(advice: Advice) -> dict[str, ChangeVerdict]:
 def test_the_best_setting_is_compared_on_labelled_samples() -> None:
     """The baseline and the best setting are evaluated once each, and the sentence says what that costs."""
     machine = Machine(gains={("compile", "default"): 1.5})
-    job = replace(JOB, observation=Observation(evaluate=("accuracy",), data="test.npz"))
+    job = replace(JOB, observation=ProbeOptions(evaluate=("accuracy",), data="test.npz"))
     best = advised(machine, job=job)[-1]
 
     assert best.best is not None
@@ -425,7 +425,7 @@ def test_files_of_outputs_do_not_stay(tmp_path: Path) -> None:
     [
         (replace(JOB, backend="triton"), AdviseOptions(query=RATE), "runs a model within a process"),
         (
-            replace(JOB, inspection=Inspection(mode=Mode.TRAIN)),
+            replace(JOB, inspection=StaticOptions(mode=Mode.TRAIN)),
             AdviseOptions(query=RATE),
             "not training steps",
         ),

@@ -13,8 +13,8 @@ from tests.support.fake_comparisons import SimulatedRuns, a_side
 
 from modeldyno.base.errors import RequestError
 from modeldyno.base.job.load_spec import Load
-from modeldyno.base.job.probe_options import Observation
-from modeldyno.base.job.static_options import Inspection, Mode
+from modeldyno.base.job.probe_options import ProbeOptions
+from modeldyno.base.job.static_options import Mode, StaticOptions
 from modeldyno.base.metrics.measurement import Distribution, Measurement
 from modeldyno.base.result.result import Artifact, Progressed
 from modeldyno.base.result.trace_data import Layer, TraceReport
@@ -156,7 +156,7 @@ def test_a_candidate_is_fed_what_the_baseline_was() -> None:
 def test_the_function_before_a_model_makes_its_inputs_in_the_second_run_too() -> None:
     """A candidate that is called once more with the inputs of the baseline itself has none."""
     track = Looked(EQUAL, {"b": 2 * GIVEN})
-    before = Observation(preprocess="stages.py:clean")
+    before = ProbeOptions(preprocess="stages.py:clean")
 
     compared = run(track, *(replace(side, observation=before) for side in SLOWER)).contrasts[0]
 
@@ -193,7 +193,7 @@ def test_a_backend_that_cannot_be_watched_is_left_alone() -> None:
     "job",
     [
         replace(a_side("b"), backend="triton", load=Load()),
-        replace(a_side("b"), inspection=Inspection(mode=Mode.TRAIN)),
+        replace(a_side("b"), inspection=StaticOptions(mode=Mode.TRAIN)),
     ],
 )
 def test_servers_and_training_are_not_looked_at(job: Job) -> None:

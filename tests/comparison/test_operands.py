@@ -12,7 +12,7 @@ from tests.support.tiny_onnx import mlp
 from modeldyno.base import codec, plugins
 from modeldyno.base.errors import RequestError
 from modeldyno.base.job.job import Job
-from modeldyno.base.job.probe_options import Observation
+from modeldyno.base.job.probe_options import ProbeOptions
 from modeldyno.base.metrics.measurement_plan import Plan
 from modeldyno.base.result.result import Result
 from modeldyno.comparison import codec as codec_comparison
@@ -137,12 +137,12 @@ def test_a_name_in_a_file_of_code_is_a_model(here: Path, word: str) -> None:
 
 def test_a_job_is_run_again_without_the_files_that_it_wrote() -> None:
     """Once per round."""
-    observation = Observation(trace="t.json", outputs="o.npz", layers=("fc",))
+    observation = ProbeOptions(trace="t.json", outputs="o.npz", layers=("fc",))
     job = replace(a_job(), observation=observation, probes=("latency", "outputs"), plan=Plan(processes=5))
 
     job_again = rerun_job(a_result(job=job))
 
-    assert job_again.observation == Observation(layers=("fc",))
+    assert job_again.observation == ProbeOptions(layers=("fc",))
     assert (job_again.probes, job_again.plan.processes) == (("latency",), 1)
 
 

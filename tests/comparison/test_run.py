@@ -37,11 +37,11 @@ LATENCY = CompareOptions(metrics=("latency",))
 
 
 def run(
-    track: SimulatedRuns, *jobs: Job, turns: RoundSchedule | None = None, question: CompareOptions = LATENCY
+    track: SimulatedRuns, *jobs: Job, turns: RoundSchedule | None = None, criteria: CompareOptions = LATENCY
 ) -> list[Comparison]:
     """Run sides in turns; return the comparison after each test."""
     return list(
-        run_rounds(jobs, turns or RoundSchedule(side_count=len(jobs)), question, RunSession(execute=track))
+        run_rounds(jobs, turns or RoundSchedule(side_count=len(jobs)), criteria, RunSession(execute=track))
     )
 
 
@@ -159,7 +159,7 @@ def test_a_failure_ends_it() -> None:
     failure = Failure(where="load", kind=FailureKind.OOM, message="too large")
     track = SimulatedRuns(failing=failure)
 
-    (compared,) = run(track, a_side("a"), a_side("broken"), question=CompareOptions())
+    (compared,) = run(track, a_side("a"), a_side("broken"), criteria=CompareOptions())
 
     assert any_failed(compared)
     assert [job.name for job in track.jobs] == ["a", "broken"]
@@ -275,4 +275,4 @@ def test_stored_results_are_compared_as_they_are() -> None:
 def test_a_question_that_nothing_answers_is_refused() -> None:
     """It is refused after the first rounds, when the measured metrics are known."""
     with pytest.raises(RequestError, match="Neither of the two has energy"):
-        run(SimulatedRuns(), a_side("a"), a_side("b"), question=CompareOptions(metrics=("energy",)))
+        run(SimulatedRuns(), a_side("a"), a_side("b"), criteria=CompareOptions(metrics=("energy",)))

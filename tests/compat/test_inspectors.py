@@ -300,7 +300,7 @@ class TestAutoDiagnose:
         monkeypatch.setattr(server_profiler, "load", load)
         busy = {"cuda:0": "train (pid 7) uses cuda:0"}
         monkeypatch.setattr(
-            "modeldyno.engine.environment.idle.why_busy", lambda device, _rule: busy.get(device)
+            "modeldyno.engine.environment.idle.busy_reason", lambda device, _rule: busy.get(device)
         )
         diagnoses = Profiler(
             {"name": "net", "engine": "ONNX", "path": "net.onnx"}, data=np.ones(4, np.float32)
@@ -314,7 +314,8 @@ class TestAutoDiagnose:
     def test_nothing_idle_is_an_error_that_says_who(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """For each device."""
         monkeypatch.setattr(
-            "modeldyno.engine.environment.idle.why_busy", lambda _device, _rule: "others use 1.00 of 2 cores"
+            "modeldyno.engine.environment.idle.busy_reason",
+            lambda _device, _rule: "others use 1.00 of 2 cores",
         )
         with pytest.raises(DeviceInUse, match=r"No device is idle: cpu: others use 1\.00 of 2 cores"):
             Profiler("m", inspector=Sleeping("x")).auto_diagnose(["cpu"])
@@ -361,11 +362,11 @@ def test_idle_devices_are_those_that_nobody_uses(monkeypatch: pytest.MonkeyPatch
     """Neither others, nor ModelDyno itself; by the rule that is given."""
     rules: set[IdleRule] = set()
 
-    def why_busy(device: str, rule: IdleRule) -> str | None:
+    def busy_reason(device: str, rule: IdleRule) -> str | None:
         rules.add(rule)
         return "train uses it" if device == "cuda:0" else None
 
-    monkeypatch.setattr("modeldyno.engine.environment.idle.why_busy", why_busy)
+    monkeypatch.setattr("modeldyno.engine.environment.idle.busy_reason", busy_reason)
     assert modeldyno.registry.idle_devices() == ("cpu", "cuda:1")
     assert modeldyno.registry.idle_devices(
         never_on="gpu:1", idle_cpu="5%", idle_memory="1GiB", idle_for="2s"

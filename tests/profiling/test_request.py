@@ -12,8 +12,8 @@ from click.testing import CliRunner
 
 from modeldyno.base import plugins
 from modeldyno.base.errors import MissingExtra, RequestError, UnknownName
-from modeldyno.base.job.probe_options import Observation
-from modeldyno.base.job.static_options import Inspection, Mode
+from modeldyno.base.job.probe_options import ProbeOptions
+from modeldyno.base.job.static_options import Mode, StaticOptions
 from modeldyno.base.metrics.constraints import Constraint
 from modeldyno.base.metrics.measurement_plan import Plan
 from modeldyno.base.result.cost import Price
@@ -56,13 +56,13 @@ def test_to_look_at_a_model_needs_no_backend() -> None:
 
 
 def test_an_inspection_is_part_of_the_job() -> None:
-    """Inspection options are passed on, and checked before anything is loaded."""
-    inspection = Inspection(vary={"batch": (1, 8)}, modules=True)
+    """StaticOptions options are passed on, and checked before anything is loaded."""
+    inspection = StaticOptions(vary={"batch": (1, 8)}, modules=True)
 
     assert a_request(inspection=inspection).job().inspection == inspection
-    assert a_request().job().inspection == Inspection()
+    assert a_request().job().inspection == StaticOptions()
     with pytest.raises(RequestError, match="`memory`"):
-        a_request(inspection=Inspection(memory=0)).job()
+        a_request(inspection=StaticOptions(memory=0)).job()
 
 
 def test_probes_that_need_others_have_them() -> None:
@@ -71,12 +71,12 @@ def test_probes_that_need_others_have_them() -> None:
     assert layers.probes == ("static", "latency", "layers")
     assert layers.inspection.modules
     assert layers.inspection.devices == ("here",)
-    traced = a_request(probes=("latency",), observation=Observation(trace="trace.json")).job()
+    traced = a_request(probes=("latency",), observation=ProbeOptions(trace="trace.json")).job()
     assert traced.probes == ("latency", "ops")
-    some = a_request(probes=("latency",), observation=Observation(layers=("attention",))).job()
+    some = a_request(probes=("latency",), observation=ProbeOptions(layers=("attention",))).job()
     assert some.probes == ("static", "latency", "layers")
     assert some.inspection.modules
-    for lengths in (Observation(prompts=(16,)), Observation(generated=(8, 16))):
+    for lengths in (ProbeOptions(prompts=(16,)), ProbeOptions(generated=(8, 16))):
         assert a_request(probes=("latency",), observation=lengths).job().probes == ("latency", "generate")
     assert a_request(probes=("latency",)).job().probes == ("latency",)
 
@@ -84,7 +84,7 @@ def test_probes_that_need_others_have_them() -> None:
 def test_a_trace_without_a_directory_is_refused() -> None:
     """A file that could not be written is refused before anything is measured."""
     with pytest.raises(RequestError, match=r"There is no directory '/absent' for the trace"):
-        a_request(observation=Observation(trace="/absent/trace.json")).job()
+        a_request(observation=ProbeOptions(trace="/absent/trace.json")).job()
 
 
 @pytest.mark.parametrize(
@@ -97,23 +97,23 @@ def test_a_trace_without_a_directory_is_refused() -> None:
 def test_records_that_cannot_be_written_are_refused(path: str, says: str) -> None:
     """A request log without a directory or with an unknown format is refused before measuring."""
     with pytest.raises(RequestError, match=says):
-        a_request(observation=Observation(records=path)).job()
+        a_request(observation=ProbeOptions(records=path)).job()
 
 
 @pytest.mark.parametrize(
     ("probes", "observation", "named"),
     [
-        (("layers",), Observation(), "layers"),
-        (("training", "ops"), Observation(), "ops"),
-        (("training",), Observation(trace="trace.json"), "ops"),
-        (("training",), Observation(layers=("attention",)), "layers"),
+        (("layers",), ProbeOptions(), "layers"),
+        (("training", "ops"), ProbeOptions(), "ops"),
+        (("training",), ProbeOptions(trace="trace.json"), "ops"),
+        (("training",), ProbeOptions(layers=("attention",)), "layers"),
     ],
 )
 def test_calls_are_not_held_to_the_costs_of_training_steps(
-    probes: tuple[str, ...], observation: Observation, named: str
+    probes: tuple[str, ...], observation: ProbeOptions, named: str
 ) -> None:
     """Dividing a call's time by a training step's operations would give a wrong rate."""
-    trained = Inspection(mode=Mode.TRAIN)
+    trained = StaticOptions(mode=Mode.TRAIN)
 
     with pytest.raises(RequestError, match=rf"The probe '{named}' watches calls .* without --mode train"):
         a_request(probes=probes, observation=observation, inspection=trained).job()
@@ -131,14 +131,14 @@ def test_a_repository_entry_without_a_configuration_is_told_as_such(tmp_path: Pa
 
 def test_the_stages_of_a_call_are_measured_where_the_model_runs(tmp_path: Path) -> None:
     """A function brings the probe; a server, training and raw data as labelled samples are refused."""
-    before, labelled = Observation(preprocess="package.module:clean"), tmp_path / "x.npz"
+    before, labelled = ProbeOptions(preprocess="package.module:clean"), tmp_path / "x.npz"
     np.savez(labelled, x=np.zeros(2), labels=np.zeros(2, dtype=int))
 
     assert a_request(observation=before).job().probes == ("static", "latency", "throughput", "stages")
     with pytest.raises(RequestError, match="the backend 'triton' sends requests; leave out `pre` and `post`"):
         a_request(backend="triton", observation=before).job()
     with pytest.raises(RequestError, match="not training steps"):
-        a_request(inspection=Inspection(mode=Mode.TRAIN), observation=before).job()
+        a_request(inspection=StaticOptions(mode=Mode.TRAIN), observation=before).job()
     with pytest.raises(RequestError, match="name the labelled samples of the model with `data`"):
         a_request(observation=replace(before, evaluate=("accuracy",)), inputs=(str(labelled),)).job()
     file = tmp_path / "f.py"

@@ -10,7 +10,7 @@ import modeldyno
 from modeldyno import RequestError
 from modeldyno.conversion.agreement.agreement import ModelAgreement
 from modeldyno.conversion.agreement.conversion import Converted
-from modeldyno.conversion.agreement.rule import Sameness
+from modeldyno.conversion.agreement.rule import Equivalence
 from modeldyno.registry.records.answer import AnswerCandidate, AnswerState, RegistryAnswer
 from modeldyno.registry.records.records import FigureState, Measure, VariantFigure
 
@@ -81,7 +81,7 @@ def test_what_cannot_be_called_here_is_refused(model: Any, more: dict[str, Any],
 
 def test_a_form_is_opened_if_it_is_still_the_model(doubling: Path) -> None:
     """The file of one that differs is kept for a look, and not for use."""
-    agreement = ModelAgreement(verdict=Sameness.AGREES, sentence="", samples=1, calls=(), outputs=())
+    agreement = ModelAgreement(verdict=Equivalence.AGREES, sentence="", samples=1, calls=(), outputs=())
     form = Converted(recipe="onnx", path=str(doubling), agreement=agreement)
     with modeldyno.open_model(form) as model:
         assert np.array_equal(model(ROWS, ROWS)["sum"], 2 * ROWS)

@@ -247,7 +247,7 @@ def test_a_worker_that_waits_takes_doubtful_figures_once_more_when_the_device_is
 
     with_result(take)
     monkeypatch.setattr(
-        "modeldyno.engine.environment.idle.why_busy",
+        "modeldyno.engine.environment.idle.busy_reason",
         lambda _device, rule: next(answers) if rule.samples else None,
     )
     monkeypatch.setattr(worker_module, "_PATIENCE", 60.0 if again else 0.0)
@@ -385,7 +385,7 @@ def test_it_looks_once_before_it_loads_and_by_the_whole_rule_before_it_measures(
     del registered
     rules: list[IdleRule] = []
     monkeypatch.setattr(
-        "modeldyno.engine.environment.idle.why_busy", lambda _device, rule: rules.append(rule)
+        "modeldyno.engine.environment.idle.busy_reason", lambda _device, rule: rules.append(rule)
     )
     rule = IdleRule(cpu=0.5)
 
@@ -401,7 +401,7 @@ def test_a_device_that_is_taken_while_the_model_loads_leaves_the_task_where_it_w
     registered: Registry, measured: list[Request], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers = iter([None, OTHERS])
-    monkeypatch.setattr("modeldyno.engine.environment.idle.why_busy", lambda _device, _rule: next(answers))
+    monkeypatch.setattr("modeldyno.engine.environment.idle.busy_reason", lambda _device, _rule: next(answers))
     before = [task.id for task in registered.tasks(model="net")]
 
     assert run_worker(replace(ONCE, patience=-1.0)) == f"cpu was in use for a minute: {OTHERS}"
@@ -760,7 +760,9 @@ def test_the_reference_model_is_not_loaded_on_a_busy_machine(
     checked: list[object] = []
     monkeypatch.setattr(canary, "is_due", lambda _store, _target: True)
     monkeypatch.setattr(canary, "check_machine", lambda *arguments: checked.append(arguments))
-    monkeypatch.setattr("modeldyno.engine.environment.idle.why_busy", lambda _device, _rule: "others use it")
+    monkeypatch.setattr(
+        "modeldyno.engine.environment.idle.busy_reason", lambda _device, _rule: "others use it"
+    )
     work(replace(ONCE, patience=-1.0))
 
     assert checked == []

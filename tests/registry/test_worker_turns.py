@@ -115,7 +115,7 @@ def test_the_log_says_once_who_uses_the_machine_until_it_was_idle(
             used = machine.look(device, rule)
             return used and f"others use 0.{next(numbers):03} of 2 cores, mostly python (pid {next(numbers)})"
 
-        monkeypatch.setattr("modeldyno.engine.environment.idle.why_busy", look)
+        monkeypatch.setattr("modeldyno.engine.environment.idle.busy_reason", look)
 
     machine = on(lambda now: now < 60 or 100 < now < 160, tasks=20, prepare=prepare)
 

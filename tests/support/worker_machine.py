@@ -62,7 +62,7 @@ class Machine:
         return used
 
     def look(self, _device: str, rule: IdleRule) -> str | None:
-        """Stand for `why_busy`."""
+        """Stand for `busy_reason`."""
         return OTHERS if any(self.passes(rule.period) for _ in range(rule.samples)) else None
 
     def pause(self, seconds: float, interrupts: Sized) -> None:
@@ -107,7 +107,7 @@ def on(registry: Registry, model: Path, monkeypatch: pytest.MonkeyPatch) -> Call
         monkeypatch.setattr(worker_module, "monotonic", lambda: machine.now)
         monkeypatch.setattr(outages, "monotonic", lambda: machine.now)
         monkeypatch.setattr(worker_module, "pause", machine.pause)
-        monkeypatch.setattr("modeldyno.engine.environment.idle.why_busy", machine.look)
+        monkeypatch.setattr("modeldyno.engine.environment.idle.busy_reason", machine.look)
         monkeypatch.setattr(execute, "run_request", machine.measure)
         registry.put_policy(replace(DEFAULT, batch_sizes=tuple(range(1, tasks + 1))), "me")
         register(Registration(model=str(model), convert=False), registry)

@@ -135,12 +135,12 @@ class AdviseSession:
             return TriedSetting(candidate=candidate, failure=str(error))
         if result.failure:
             return TriedSetting(candidate=candidate, failure=result.failure.message)
-        change, *others = compare_results(baseline, result, self.question, in_turns=True).changes
+        change, *others = compare_results(baseline, result, self.criteria, in_turns=True).changes
         tried = TriedSetting(candidate=candidate, change=change, beside=tuple(others))
         return _with_output_agreement(tried, self.folder / f"{BASELINE}.npz", self.folder / f"{name}.npz")
 
     @property
-    def question(self) -> CompareOptions:
+    def criteria(self) -> CompareOptions:
         """What is compared: the requested metric, the time of a call, and with a price the cost."""
         cost = () if self.wish.price is None else ("cost",)
         metrics = tuple(dict.fromkeys((str(self.wish.query), _SECONDARY_METRIC, *cost)))
@@ -166,7 +166,7 @@ class AdviseSession:
         comparisons = run_rounds(
             [self._timed_job(candidate) for candidate in settings],
             RoundSchedule(side_count=side_count, first=round_count, most=round_count, max_time=seconds),
-            self.question,
+            self.criteria,
             self.campaign,
         )
         latest = None

@@ -18,7 +18,7 @@ from modeldyno.base.clock import monotonic
 from modeldyno.base.errors import OutOfTime, RequestError
 from modeldyno.base.job.input_spec import InputSpec
 from modeldyno.base.job.knob import BATCH_SIZE
-from modeldyno.base.job.probe_options import Observation
+from modeldyno.base.job.probe_options import ProbeOptions
 from modeldyno.base.job.static_options import Mode
 from modeldyno.base.metrics.doubt import Doubt
 from modeldyno.base.result.output_agreement import CLOSE
@@ -72,17 +72,17 @@ _UNLIKE = "unlike-outputs"
 
 
 def run_comparison(
-    jobs: Sequence[Job], turns: RoundSchedule, question: CompareOptions, campaign: RunSession
+    jobs: Sequence[Job], turns: RoundSchedule, criteria: CompareOptions, campaign: RunSession
 ) -> Comparison | None:
     """Run Jobs in turns until there is a verdict, then look for causes; None if nothing was finished.
 
     If outputs are to be judged, each model is called once before anything is measured.
 
     Raises:
-        RequestError: a Job cannot be run, or the question does not fit what was measured.
+        RequestError: a Job cannot be run, or the criteria do not fit what was measured.
     """
-    judged = [] if question.outputs is None else _judge_outputs(jobs, question.outputs, campaign)
-    compared = _measure(jobs, turns, question, campaign)
+    judged = [] if criteria.outputs is None else _judge_outputs(jobs, criteria.outputs, campaign)
+    compared = _measure(jobs, turns, criteria, campaign)
     if compared is None or not judged:
         return compared
     contrasts = tuple(
@@ -98,7 +98,7 @@ def run_comparison(
 
 
 def _measure(
-    jobs: Sequence[Job], turns: RoundSchedule, question: CompareOptions, campaign: RunSession
+    jobs: Sequence[Job], turns: RoundSchedule, criteria: CompareOptions, campaign: RunSession
 ) -> Comparison | None:
     """Run Jobs in turns until there is a verdict, then look for causes; None if nothing was finished."""
     started, last = monotonic(), None
@@ -108,19 +108,19 @@ def _measure(
         # The first round of a quick look may be ended later than no further one is started.
         longer = campaign.limit.seconds - (turns.max_time or campaign.limit.seconds)
         turns = replace(turns, max_time=max(_MIN_TIMEOUT, campaign.limit.left - longer))
-    why = question.why and not any(
+    why = criteria.why and not any(
         plugins.serves(job.backend) or job.inspection.mode is Mode.TRAIN for job in jobs
     )
     first = replace(turns, share=_ROUNDS_SHARE) if why else turns
     evaluations = evaluate_once(jobs, campaign) if any(job.observation.evaluate for job in jobs) else []
     jobs = list(map(without_evaluation, jobs))
     jobs = _shorten_probes(jobs, first)
-    for latest in run_rounds(jobs, first, question, campaign, evaluations):
+    for latest in run_rounds(jobs, first, criteria, campaign, evaluations):
         last = latest
     if last is None or not why or any_failed(last) or campaign.interrupted():
         return last
     budget = _Budget(run=(monotonic() - started) / len(last.sequence), end=ending)
-    return explain_comparison(last, jobs, turns, question, campaign, budget)
+    return explain_comparison(last, jobs, turns, criteria, campaign, budget)
 
 
 def _shorten_probes(jobs: Sequence[Job], turns: RoundSchedule) -> Sequence[Job]:
@@ -165,7 +165,7 @@ def explain_comparison(
     compared: Comparison,
     jobs: Sequence[Job],
     turns: RoundSchedule,
-    question: CompareOptions,
+    criteria: CompareOptions,
     campaign: RunSession,
     budget: _Budget,
 ) -> Comparison:
@@ -185,7 +185,7 @@ def explain_comparison(
             for result, watched_result, path in zip(results, watched, paths, strict=True)
         ]
         explained_comparison = build_comparison(
-            merged, question, turns=turns, order=compared.order, sequence=compared.sequence
+            merged, criteria, turns=turns, order=compared.order, sequence=compared.sequence
         )
         contrasts = tuple(
             # What only the second run shows is reported, but is not part of the verdict.
@@ -266,7 +266,7 @@ def _watch_job(job: Job, path: Path, probes: tuple[str, ...], left: float) -> Jo
         plan=replace(job.plan, timeout=end if isfinite(end) else None),
         probes=(*probes, "outputs"),
         inspection=replace(job.inspection, modules=True),
-        observation=Observation(outputs=str(path), preprocess=job.observation.preprocess),
+        observation=ProbeOptions(outputs=str(path), preprocess=job.observation.preprocess),
     )
 
 
@@ -379,7 +379,7 @@ def _run_with_inputs(
     inputs = tuple(InputSpec(name=name, source=str(file)) for name, file in zip(names, files, strict=True))
     rows = {values.shape[0] for values in expected.values() if values.shape}
     rerun = job.at({BATCH_SIZE.name: rows.pop()}) if len(rows) == 1 else job
-    rerun = replace(rerun, observation=Observation())  # these are inputs of the model itself
+    rerun = replace(rerun, observation=ProbeOptions())  # these are inputs of the model itself
     path.unlink()
     with suppress(OutOfTime):
         campaign.execute(replace(_watch_job(rerun, path, (), budget.left), inputs=inputs), watch=ignore_event)

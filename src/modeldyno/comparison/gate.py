@@ -54,19 +54,19 @@ _SIDES = 2
 # --- what was measured -------------------------------------------------------------------------------
 
 
-def check_stored(baseline: Result, candidate: Result, question: CompareOptions) -> GateReport:
+def check_stored(baseline: Result, candidate: Result, criteria: CompareOptions) -> GateReport:
     """Judge a stored Result against another, without measuring.
 
     Raises:
         RequestError: the hardware differs, or a metric cannot be judged.
     """
     rule = GateRule()
-    queries, not_compared = _queries(baseline, candidate, question)
-    compared = compare_results(baseline, candidate, question)  # refuses incomparable results
-    _check_work(baseline, candidate, question)
+    queries, not_compared = _queries(baseline, candidate, criteria)
+    compared = compare_results(baseline, candidate, criteria)  # refuses incomparable results
+    _check_work(baseline, candidate, criteria)
     history = scatter_of(baseline, candidate, queries)
     judge = partial(
-        judge_changes, baseline, candidate, smallest=question.smallest, queries=queries, history=history
+        judge_changes, baseline, candidate, smallest=criteria.smallest, queries=queries, history=history
     )
     ruling = decide_gate_on_stored(
         judge(level=rule.alarm),
@@ -91,7 +91,7 @@ def check_stored(baseline: Result, candidate: Result, question: CompareOptions) 
 def check_result(
     candidate: Result,
     constraints: tuple[Constraint, ...],
-    question: CompareOptions,
+    criteria: CompareOptions,
     baseline: Result | None = None,
 ) -> GateReport:
     """Judge a stored Result by bounds, and by a baseline if there is one, without measuring.
@@ -104,27 +104,27 @@ def check_result(
     outcome = judge_result(candidate, constraints)
     report = GateReport(result=outcome.result)
     if baseline is not None:
-        report = replace(check_stored(baseline, candidate, question), result=outcome.result)
+        report = replace(check_stored(baseline, candidate, criteria), result=outcome.result)
     return report.with_bounds(outcome.judgements)
 
 
 def _queries(
-    baseline: Result, candidate: Result, question: CompareOptions
+    baseline: Result, candidate: Result, criteria: CompareOptions
 ) -> tuple[tuple[Query, ...], tuple[Doubt, ...]]:
     """Return what is judged, and the doubts that name what cannot be, as it was measured differently."""
-    queries = selected_queries(question.metrics, baseline, candidate) or headline_queries(baseline, candidate)
+    queries = selected_queries(criteria.metrics, baseline, candidate) or headline_queries(baseline, candidate)
     check_directions(queries)
     return measured_alike(queries, baseline, candidate)
 
 
-def _check_work(baseline: Result, candidate: Result, question: CompareOptions) -> None:
+def _check_work(baseline: Result, candidate: Result, criteria: CompareOptions) -> None:
     """Refuse Results of different work, whose difference would come from the inputs.
 
     Raises:
         RequestError: their inputs differ in shape.
     """
     shapes = other_shapes(baseline, candidate)
-    if shapes and not question.force:
+    if shapes and not criteria.force:
         raise RequestError(
             f"The baseline {_describe_result(baseline)} and the candidate had different inputs ({shapes}); "
             "give both the same --input and batch_size, or add --force to judge them anyway."
@@ -144,7 +144,7 @@ class _RoundRunner:
 
     baseline: Result
     job: Job
-    question: CompareOptions
+    criteria: CompareOptions
     campaign: RunSession
     until: float
     """Monotonic time after which no further round starts."""
@@ -168,7 +168,7 @@ class _RoundRunner:
         return judge_changes(
             self.side(0, begin, end),
             self.side(1, begin, end),
-            smallest=self.question.smallest,
+            smallest=self.criteria.smallest,
             queries=self.queries()[0],
             level=level,
             paired=self.rival is not None,
@@ -182,7 +182,7 @@ class _RoundRunner:
 
     def queries(self) -> tuple[tuple[Query, ...], tuple[Doubt, ...]]:
         """Return the metrics to judge, once both sides are known, and why others are not."""
-        return _queries(self.side(0, 0, 1), self.runs[1][0], self.question)
+        return _queries(self.side(0, 0, 1), self.runs[1][0], self.criteria)
 
     def side(self, place: int, begin: int, end: int) -> Result:
         """Return the pooled rounds of baseline (0) or candidate (1); a stored baseline is not divided."""
@@ -281,7 +281,7 @@ def _explain_change(baseline: Result, result: Result) -> str:
 def run_gate(
     baseline: Result,
     job: Job,
-    question: CompareOptions,
+    criteria: CompareOptions,
     rule: GateRule,
     campaign: RunSession,
     *,
@@ -297,7 +297,7 @@ def run_gate(
     Args:
         baseline: the reference.
         job: the candidate.
-        question: what is judged, and what matters.
+        criteria: what is judged, and what matters.
         rule: when to judge, and how surely.
         campaign: runs the Jobs.
         max_time: seconds in which rounds may begin.
@@ -307,7 +307,7 @@ def run_gate(
         RequestError: the hardware differs, or a metric cannot be judged.
         OutOfTime: not one round could be measured within the limit of the campaign.
     """
-    check_directions(tuple(map(Query.parse, question.metrics)))
+    check_directions(tuple(map(Query.parse, criteria.metrics)))
     probes = len(job.probes)
     alone = job.plan.as_long_as(baseline.job.plan) if as_long else job.plan
     alone = replace(_affordable(alone, max_time, 2 * FEWEST * probes), processes=1)
@@ -316,7 +316,7 @@ def run_gate(
     runner = _RoundRunner(
         baseline=baseline,
         job=replace(job, plan=alone if rival is None else together),
-        question=question,
+        criteria=criteria,
         campaign=campaign,
         until=monotonic() + max_time if campaign.limit is None else campaign.limit.end,
         rival=rival,
@@ -328,7 +328,7 @@ def run_gate(
         raise RequestError("Nothing was measured before the interruption.")
     turns = runner.rival is not None
     baseline_side, candidate_side = runner.side(0, 0, rounds), runner.side(1, 0, rounds)
-    compared = compare_results(baseline_side, candidate_side, question, in_turns=turns, paired=turns)
+    compared = compare_results(baseline_side, candidate_side, criteria, in_turns=turns, paired=turns)
     if campaign.interrupted():
         candidate_side = replace(
             candidate_side, doubts=tuple(dict.fromkeys((*candidate_side.doubts, INTERRUPTED)))
@@ -348,8 +348,8 @@ def _decide(runner: _RoundRunner, rule: GateRule, max_time: float) -> GateDecisi
     """Run rounds until there is a decision, or time is up."""
     if runner.buy(1):
         pair = runner.side(0, 0, 1), runner.side(1, 0, 1)
-        compare_results(*pair, runner.question)  # refuses incomparable results
-        _check_work(*pair, runner.question)
+        compare_results(*pair, runner.criteria)  # refuses incomparable results
+        _check_work(*pair, runner.criteria)
         if not runner.queries()[0]:
             return NOTHING_COMPARED
     if runner.spent and max_time < inf:  # now that the cost of a round is known, limit their number

@@ -36,7 +36,7 @@ def check_comparison(written: Mapping[str, Plain], comparison: Comparison) -> It
         yield from within(name, check_result(at(plain, "candidate"), contrast.candidate))
         turned = bool(comparison.sequence)
         both = {result.processes for result in comparison.results}
-        question = CompareOptions(
+        criteria = CompareOptions(
             metrics=tuple(str(change.query) for change in contrast.changes),
             smallest={str(change.query): change.smallest for change in contrast.changes},
             force=True,
@@ -45,7 +45,7 @@ def check_comparison(written: Mapping[str, Plain], comparison: Comparison) -> It
             compare_results,
             comparison.baseline,
             contrast.candidate,
-            question,
+            criteria,
             level=comparison.level,
             paired=turned and comparison.order != "block" and len(both) == 1,
         )

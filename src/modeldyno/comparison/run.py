@@ -35,7 +35,7 @@ STORED = "stored"
 
 def build_comparison(
     results: Sequence[Result],
-    question: CompareOptions,
+    criteria: CompareOptions,
     *,
     turns: RoundSchedule | None = None,
     order: str = STORED,
@@ -46,7 +46,7 @@ def build_comparison(
     Raises:
         RequestError: the hardware differs, or a requested metric was not measured.
     """
-    if question.outputs is not None and turns is None:
+    if criteria.outputs is not None and turns is None:
         raise RequestError(
             "Stored results have no outputs to judge; compare the models, or give no tolerance or verify."
         )
@@ -58,7 +58,7 @@ def build_comparison(
         baseline=baseline,
         contrasts=tuple(
             compare_results(
-                baseline, candidate, question, level=level, in_turns=turns is not None, paired=paired
+                baseline, candidate, criteria, level=level, in_turns=turns is not None, paired=paired
             )
             for candidate in candidates
         ),
@@ -87,7 +87,7 @@ def any_failed(compared: Comparison) -> bool:
 def run_rounds(
     jobs: Sequence[Job],
     turns: RoundSchedule,
-    question: CompareOptions,
+    criteria: CompareOptions,
     campaign: RunSession,
     evaluations: Sequence[Result] = (),
 ) -> Iterator[Comparison]:
@@ -100,12 +100,12 @@ def run_rounds(
     Args:
         jobs: that of the baseline, then those of the candidates.
         turns: number of rounds and their order.
-        question: what to judge.
+        criteria: what to judge.
         campaign: runs the Jobs.
         evaluations: what each side measured once on labelled samples, which is judged, too.
 
     Raises:
-        RequestError: a Job cannot be run, or the question does not fit what was measured.
+        RequestError: a Job cannot be run, or the criteria do not fit what was measured.
         RunFailed: the baseline failed before anything else was run.
         OutOfTime: nothing could be measured within the limit of the campaign.
     """
@@ -142,7 +142,7 @@ def run_rounds(
         done = end
         pooled = _pool_sides(runs, evaluations, stopped=bool(campaign.interrupted()))
         order = turns.order if campaign.together is None or turns.block else campaign.together.order
-        compared = build_comparison(pooled, question, turns=turns, order=order, sequence=sequence)
+        compared = build_comparison(pooled, criteria, turns=turns, order=order, sequence=sequence)
         yield compared
         if too_late or campaign.interrupted() or any_failed(compared) or is_decided(compared):
             return

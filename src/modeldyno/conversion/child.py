@@ -10,7 +10,7 @@ from modeldyno.base.result.result import FailureKind
 from modeldyno.conversion import codec as codec_conversion
 from modeldyno.conversion.agreement.conversion import ConversionFailureKind
 from modeldyno.conversion.failures import failure
-from modeldyno.conversion.recipe import ConversionOrder, OrderAnswer
+from modeldyno.conversion.recipe import ConversionOrder, ConversionOutcome
 from modeldyno.engine.runtime.supervised_child import ChildLimits, SupervisedChild
 
 _MODULE = "modeldyno.conversion.worker"
@@ -31,7 +31,7 @@ Watch = Callable[[str], None]
 
 
 @contextmanager
-def order_processes(timeout: float) -> Iterator[Callable[[ConversionOrder, Watch], OrderAnswer]]:
+def order_processes(timeout: float) -> Iterator[Callable[[ConversionOrder, Watch], ConversionOutcome]]:
     """Yield a function that carries out an order in a child process; its failure is an answer, too.
 
     The process that ran the source goes on with the first recipe, since it has imported what that needs.
@@ -43,7 +43,7 @@ def order_processes(timeout: float) -> Iterator[Callable[[ConversionOrder, Watch
     limits = ChildLimits(seconds=timeout)
     kept: list[SupervisedChild] = []
 
-    def run(order: ConversionOrder, watch: Watch) -> OrderAnswer:
+    def run(order: ConversionOrder, watch: Watch) -> ConversionOutcome:
         child, answer = kept.pop() if kept else SupervisedChild.start(_MODULE), None
         try:
             child.send(codec_conversion.encode_part(order))
@@ -69,22 +69,24 @@ def _end(child: SupervisedChild, *, answered: bool) -> None:
     child.end(answered=answered, patience=_EXIT_TIME if answered else None)
 
 
-def _answer(child: SupervisedChild, limits: ChildLimits, watch: Watch) -> tuple[OrderAnswer | None, str]:
+def _answer(
+    child: SupervisedChild, limits: ChildLimits, watch: Watch
+) -> tuple[ConversionOutcome | None, str]:
     """Wait for the answer to an order; return it, or None if the child ended, and the stage it was in."""
     stage = "starting"
     for line in child.lines(limits):
         if line is None:
             continue
         if not line.startswith(_STAGE):
-            return codec_conversion.decode_part(OrderAnswer, line), stage
+            return codec_conversion.decode_part(ConversionOutcome, line), stage
         stage = str(json.loads(line)["stage"])
         watch(stage)
     return None, stage
 
 
-def _failure(child: SupervisedChild, stage: str, timeout: float) -> OrderAnswer:
+def _failure(child: SupervisedChild, stage: str, timeout: float) -> ConversionOutcome:
     kind, message = child.outcome()
     if kind is FailureKind.TIMEOUT:
         message = f"it was still {stage} after {timeout:g} s"
     kind_of_conversion = _KINDS.get(kind, ConversionFailureKind.CRASHED)
-    return OrderAnswer(failure=failure(kind_of_conversion, message, log=child.printed))
+    return ConversionOutcome(failure=failure(kind_of_conversion, message, log=child.printed))

@@ -20,7 +20,7 @@ from modeldyno.base.job.model_ref import ModelIdentity, ModelRef
 from modeldyno.conversion.agreement.agreement import judge_task, with_task
 from modeldyno.conversion.agreement.compare import CallTally, compare_call, conclude, match_outputs
 from modeldyno.conversion.agreement.conversion import ConversionFailure, ConversionFailureKind, Converted
-from modeldyno.conversion.agreement.rule import AgreementRule, Sameness, Tolerance
+from modeldyno.conversion.agreement.rule import AgreementRule, Equivalence, Tolerance
 from modeldyno.conversion.check_inputs import SAMPLES_FILE, own_names, with_names_of
 from modeldyno.conversion.failures import failure, failure_of
 from modeldyno.conversion.interface import Converter
@@ -81,7 +81,7 @@ class ConversionOrder:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OrderAnswer:
+class ConversionOutcome:
     """What became of an order: one of the four, and of a source that failed what it is."""
 
     reference: Reference | None = None
@@ -108,22 +108,22 @@ def _room_for_exporters() -> Iterator[None]:
 
 
 @_room_for_exporters()
-def carry_out(order: ConversionOrder, watch: Callable[[str], None]) -> OrderAnswer:
+def run_order(order: ConversionOrder, watch: Callable[[str], None]) -> ConversionOutcome:
     """Carry out an order in this process; `watch` is told each stage."""
     model: Model | None = None
     try:
         if order.recipe:
-            return OrderAnswer(converted=_convert(order, watch))
+            return ConversionOutcome(converted=_convert(order, watch))
         watch("loading the source")
         model = _load(order)
-        return OrderAnswer(reference=_reference(model, order, watch))
+        return ConversionOutcome(reference=_reference(model, order, watch))
     except ModelDynoError as error:
-        return OrderAnswer(refusal=str(error))
+        return ConversionOutcome(refusal=str(error))
     except SourceInvalidError as error:
         failed = failure(ConversionFailureKind.SOURCE, f"the source cannot be compared: {error}")
     except Exception as error:  # noqa: BLE001 - the source's own code may raise anything
         failed = replace(failure_of(error), kind=ConversionFailureKind.SOURCE)
-    return OrderAnswer(failure=failed, model=None if model is None else model.identity)
+    return ConversionOutcome(failure=failed, model=None if model is None else model.identity)
 
 
 def _load(order: ConversionOrder) -> Model:
@@ -265,10 +265,10 @@ def _checked(made: Converted, check: _Check, path: Path) -> Converted:
     agreement = conclude(
         tallies, check.rule, samples=reference.samples, floors=reference.floor_names, notes=reference.notes
     )
-    if agreement.verdict is not Sameness.DIFFERS:
+    if agreement.verdict is not Equivalence.DIFFERS:
         agreement = _with_task(agreement, model, check)
         made = replace(made, agreement=agreement)
-        if agreement.verdict is not Sameness.DIFFERS:
+        if agreement.verdict is not Equivalence.DIFFERS:
             return made
     elif not any(tally.refused for tally in tallies):  # else no bound is broken, and no layer to be named
         check.watch("finding the first layer that differs")

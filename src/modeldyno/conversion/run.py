@@ -16,7 +16,7 @@ from modeldyno.conversion.agreement.conversion import Conversion, Converted
 from modeldyno.conversion.agreement.conversion import ConversionFailureKind as Kind
 from modeldyno.conversion.child import order_processes
 from modeldyno.conversion.failures import failure
-from modeldyno.conversion.recipe import UNCHECKED, ConversionOrder, OrderAnswer, carry_out
+from modeldyno.conversion.recipe import UNCHECKED, ConversionOrder, ConversionOutcome, run_order
 from modeldyno.conversion.reference import stored_reference
 from modeldyno.conversion.reproduce import write_script
 from modeldyno.conversion.request import possible_recipes
@@ -80,7 +80,7 @@ def convert(
             verify=parse_function(request.verify, "verify") or "",
         )
         stored = stored_reference(Path(scratch))
-        first = run(order) if stored is None else OrderAnswer(reference=stored)
+        first = run(order) if stored is None else ConversionOutcome(reference=stored)
         if first.refusal:
             raise RequestError(first.refusal)
         reference = first.reference
@@ -143,14 +143,14 @@ def _reference_folder(kept: Path | None) -> AbstractContextManager[str]:
 @contextmanager
 def _runner(
     request: ConversionRequest, watch: Callable[[str, str], None], *, in_process: bool
-) -> Iterator[Callable[[ConversionOrder], OrderAnswer]]:
+) -> Iterator[Callable[[ConversionOrder], ConversionOutcome]]:
     """Yield a function that carries out an order, here or in a process of its own."""
 
     def stage_watcher(order: ConversionOrder) -> Callable[[str], None]:
         return lambda stage: watch(order.recipe, stage)
 
     if in_process:
-        yield lambda order: carry_out(order, stage_watcher(order))
+        yield lambda order: run_order(order, stage_watcher(order))
         return
     with order_processes(request.max_time) as run:
         yield lambda order: run(order, stage_watcher(order))
@@ -160,7 +160,7 @@ def _one(
     recipe: str,
     order: ConversionOrder,
     reference: Reference,
-    run: Callable[[ConversionOrder], OrderAnswer],
+    run: Callable[[ConversionOrder], ConversionOutcome],
     document: Conversion,
 ) -> Converted:
     """Carry out one recipe."""
@@ -213,7 +213,7 @@ def _script(order: ConversionOrder, file: str, document: Conversion) -> Path:
     )
 
 
-def _all_failed(request: ConversionRequest, answer: OrderAnswer) -> tuple[Converted, ...]:
+def _all_failed(request: ConversionRequest, answer: ConversionOutcome) -> tuple[Converted, ...]:
     """Return the failure of the source for every recipe that was asked for."""
     return tuple(Converted(recipe=recipe, failure=answer.failure) for recipe in request.to)
 

@@ -13,7 +13,7 @@ import sys
 
 from modeldyno.base.system.process_tree import end_with_parent
 from modeldyno.conversion import codec as codec_conversion
-from modeldyno.conversion.recipe import ConversionOrder, carry_out
+from modeldyno.conversion.recipe import ConversionOrder, run_order
 from modeldyno.engine.runtime.exit_handlers import run_exit_handlers
 
 
@@ -30,7 +30,7 @@ def main(descriptor: int) -> None:
         lines.write(json.dumps({"stage": stage}).encode() + b"\n")
 
     for line in iter(orders.readline, b""):
-        answer = carry_out(codec_conversion.decode_part(ConversionOrder, line), tell)
+        answer = run_order(codec_conversion.decode_part(ConversionOrder, line), tell)
         sys.stderr.flush()
         lines.write(codec_conversion.encode_part(answer) + b"\n")
     run_exit_handlers()

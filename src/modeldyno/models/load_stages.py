@@ -30,7 +30,7 @@ class WatchStage(StrEnum):
     """Libraries are imported that only the model needs; their memory counts to the baseline."""
     LOAD = "load"
     """The model is loaded, opened, and called once."""
-    OURS = "ours"
+    PROFILER = "ours"
     """ModelDyno's own work: analysis, payloads, statistics. Its memory is not the model's."""
     TIMED = "timed"
     """Calls of the timed pass."""
@@ -70,7 +70,7 @@ def loading(mark: Callable[[WatchStage], None]) -> Iterator[Loading]:
 def describing() -> Iterator[None]:
     """Run work within the block that a program that only loads and calls the model would not do."""
     start = perf_counter()
-    with _stage(WatchStage.OURS) as state:
+    with _stage(WatchStage.PROFILER) as state:
         yield
     if state is not None:
         state.described += perf_counter() - start

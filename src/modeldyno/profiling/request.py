@@ -17,12 +17,12 @@ from modeldyno.base.job.load_spec import Load
 from modeldyno.base.job.probe_options import (
     EVALUATION,
     RECORD_FORMATS,
-    Observation,
+    ProbeOptions,
     check_evaluations,
     evaluation_name,
     is_evaluation,
 )
-from modeldyno.base.job.static_options import HERE, Inspection, Mode, parse_vary
+from modeldyno.base.job.static_options import HERE, Mode, StaticOptions, parse_vary
 from modeldyno.base.metrics.constraints import Constraint, latency_within
 from modeldyno.base.metrics.measurement_plan import Plan
 from modeldyno.base.metrics.metric import canonical_statistic, fraction_of
@@ -68,8 +68,8 @@ class Request:
     require: tuple[str, ...] = ()
     percentiles: tuple[str, ...] = ()
     plan: Plan
-    inspection: Inspection = field(default_factory=Inspection)
-    observation: Observation = field(default_factory=Observation)
+    inspection: StaticOptions = field(default_factory=StaticOptions)
+    observation: ProbeOptions = field(default_factory=ProbeOptions)
     name: str | None = None
     trust: bool = False
     beside: tuple[str, ...] = ()
@@ -181,7 +181,7 @@ class Request:
                 self, model=other.model, backend=first.backend, settings=other.settings, inputs=other.inputs,
                 probes=("load",), load=other.load(first.load), name=other.name, require=(), beside=(),
             )  # fmt: skip
-            beside.append(replace(single.job(), plan=first.plan, observation=Observation()))
+            beside.append(replace(single.job(), plan=first.plan, observation=ProbeOptions()))
         return replace(first, name=own, beside=tuple(beside))
 
     def _checked_load(self, backend: str, constraints: Iterable[Constraint]) -> Load | None:
@@ -244,7 +244,7 @@ class ResolvedRequest:
     price: Price | None = None
 
 
-def _check_output_paths(observation: Observation) -> None:
+def _check_output_paths(observation: ProbeOptions) -> None:
     """Refuse files that could not be written, before anything is measured."""
     for kind in ("trace", "outputs", "records"):
         path = Path(getattr(observation, kind) or "")
@@ -259,14 +259,14 @@ def _check_output_paths(observation: Observation) -> None:
             )
 
 
-def _evaluated_metrics(observation: Observation, constraints: Iterable[Constraint]) -> tuple[str, ...]:
+def _evaluated_metrics(observation: ProbeOptions, constraints: Iterable[Constraint]) -> tuple[str, ...]:
     """Return the metrics that are evaluated, by their own names: those asked for and those bounded."""
     named = (evaluation_name(name) for name in observation.evaluate)
     bounded = (bound.query.metric for bound in constraints if is_evaluation(bound.query.metric))
     return tuple(dict.fromkeys((*named, *bounded)))
 
 
-def _check_evaluation(observation: Observation, inputs: Iterable[InputSpec]) -> None:
+def _check_evaluation(observation: ProbeOptions, inputs: Iterable[InputSpec]) -> None:
     """Refuse to evaluate what is unknown, and data that nothing evaluates or that have no labels."""
     data = observation.data
     check_evaluations(observation.evaluate, needed=bool(data))
@@ -291,7 +291,7 @@ def _check_mode(mode: Mode, probes: Collection[str]) -> None:
         )
 
 
-def _check_samples(observation: Observation) -> None:
+def _check_samples(observation: ProbeOptions) -> None:
     """Refuse raw data as labelled samples of a model whose inputs a function makes."""
     if observation.preprocess and observation.evaluate and not observation.data:
         raise RequestError(
@@ -301,10 +301,10 @@ def _check_samples(observation: Observation) -> None:
 
 
 def _needed_probes(
-    requested: Iterable[str], observation: Observation, constraints: Iterable[Constraint]
+    requested: Iterable[str], observation: ProbeOptions, constraints: Iterable[Constraint]
 ) -> tuple[str, ...]:
     """Return the probes, with the analysis that `layers` needs and what observation options need."""
-    defaults = Observation()
+    defaults = ProbeOptions()
     needed_by = {
         LAYERS: bool(observation.layers),
         OPERATORS: bool(observation.trace),
@@ -318,7 +318,7 @@ def _needed_probes(
     return tuple(dict.fromkeys((*((STATIC,) if LAYERS in named else ()), *named)))
 
 
-def _with_modules(inspection: Inspection, probes: Collection[str]) -> Inspection:
+def _with_modules(inspection: StaticOptions, probes: Collection[str]) -> StaticOptions:
     """Return the inspection, with costs by module and this machine's peaks if layers are measured."""
     if LAYERS not in probes:
         return inspection
@@ -416,7 +416,7 @@ def make_inspection(
     devices: Iterable[str] = (),
     memory: str | int | None = None,
     modules: bool = True,
-) -> Inspection:
+) -> StaticOptions:
     """Build the options of a static inspection; training without an optimizer uses the default one.
 
     Raises:
@@ -425,9 +425,9 @@ def make_inspection(
     if mode not in set(Mode):
         raise UnknownName.among("mode", mode, Mode)
     names = (devices,) if isinstance(devices, str) else devices
-    options = Inspection(
+    options = StaticOptions(
         mode=Mode(mode),
-        optimizer=optimizer or Inspection().optimizer,
+        optimizer=optimizer or StaticOptions().optimizer,
         vary=parse_vary(_vary(vary)),
         devices=tuple(dict.fromkeys(_device(name) for name in names)),
         memory=int(parse_quantity(memory, BYTES)) if isinstance(memory, str) else memory,

@@ -14,7 +14,7 @@ from modeldyno.base.codec import plain
 from modeldyno.base.errors import StoreError
 from modeldyno.base.system.temporary_folder import own_folder
 from modeldyno.conversion.agreement.conversion import Conversion, ConversionFailureKind
-from modeldyno.conversion.agreement.rule import Sameness
+from modeldyno.conversion.agreement.rule import Equivalence
 from modeldyno.conversion.request import ConversionRequest
 from modeldyno.conversion.run import convert
 from modeldyno.registry import evaluation_data, weights
@@ -39,9 +39,9 @@ _UNSUPPORTED = frozenset(
     }
 )
 _STATES = {
-    Sameness.AGREES: VariantState.AGREES,
-    Sameness.CLOSE: VariantState.CLOSE,
-    Sameness.DIFFERS: VariantState.DIFFERS,
+    Equivalence.AGREES: VariantState.AGREES,
+    Equivalence.CLOSE: VariantState.CLOSE,
+    Equivalence.DIFFERS: VariantState.DIFFERS,
 }
 
 
@@ -138,7 +138,7 @@ def _kept(variant: Variant, made: Converted, folder: Path, where: str) -> Varian
 
 def _state(made: Converted) -> VariantState:
     if made.agreement is not None and made.verdict in set(_STATES):
-        return _STATES[Sameness(made.verdict)]
+        return _STATES[Equivalence(made.verdict)]
     if made.failure is not None and made.failure.kind in _UNSUPPORTED:
         return VariantState.UNSUPPORTED
     return VariantState.FAILED

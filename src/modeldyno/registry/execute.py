@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from modeldyno.base import plugins
 from modeldyno.base.errors import DeviceInUse, ModelDynoError, StoreError, StoreUnavailable
 from modeldyno.base.job.load_spec import Load
-from modeldyno.base.job.probe_options import Observation
+from modeldyno.base.job.probe_options import ProbeOptions
 from modeldyno.base.job.version_name import SOURCE, VersionName
 from modeldyno.base.kinds import kind_of
 from modeldyno.base.metrics.measurement_plan import Plan
@@ -205,7 +205,7 @@ def _request(
         load=load,
         require=what.require,
         plan=Plan(max_time=what.max_time),
-        observation=Observation(evaluate=what.evaluate, data=data),
+        observation=ProbeOptions(evaluate=what.evaluate, data=data),
         name=version.model,
         trust=version.trust or variant.recipe != SOURCE,  # a variant was written here
     )

@@ -517,7 +517,7 @@ def _hold(
         if interrupts or monotonic() >= end:
             return f"{holder} measures on {device}"
         pause(_POLL, interrupts)
-    if busy := idle.why_busy(device, rule):
+    if busy := idle.busy_reason(device, rule):
         held.close()
         return busy
     return ""

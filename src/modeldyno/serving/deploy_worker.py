@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from modeldyno.base import codec, plugins
 from modeldyno.base.errors import RequestError
 from modeldyno.engine.interfaces.backend import CanDeploy
-from modeldyno.engine.runtime.order import answer, carry_out
+from modeldyno.engine.runtime.order import answer, run_order
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,7 +35,7 @@ def write_deployments(job: Job, entries: Mapping[Path, str], digest: str) -> Non
         "entries": {str(folder.absolute()): text for folder, text in entries.items()},
         "digest": digest,
     }
-    carry_out(
+    run_order(
         "modeldyno.serving.deploy_worker",
         order,
         failed=lambda how: RequestError(f"The model's files could not be written: {how}."),

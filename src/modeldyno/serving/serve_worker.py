@@ -18,7 +18,7 @@ from modeldyno.base.system.process_tree import start_ticks
 from modeldyno.engine.environment.running_servers import ServerRecord, claim
 from modeldyno.engine.interfaces.session import CanStay
 from modeldyno.engine.runtime.engine import answering_session
-from modeldyno.engine.runtime.order import answer, carry_out
+from modeldyno.engine.runtime.order import answer, run_order
 from modeldyno.serving.load.endpoint_url import format_endpoint
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def start_server(
         MissingExtra: the engine is not installed.
         RunFailed: the server does not start, or does not answer.
     """
-    record = carry_out(
+    record = run_order(
         "modeldyno.serving.serve_worker",
         {"job": json.loads(codec.encode_job(job)), "name": name, "numbered": numbered, "owner": owner},
         limits=limits,

@@ -18,7 +18,7 @@ from modeldyno.base.errors import RequestError, UnknownName
 from modeldyno.base.identity import new_identity
 from modeldyno.base.job.knob import BATCH_SIZE, KnobValue, configure
 from modeldyno.base.job.load_spec import OPEN_LOOP, Arrivals, Load, parse_rate
-from modeldyno.base.job.probe_options import Observation, is_evaluation
+from modeldyno.base.job.probe_options import ProbeOptions, is_evaluation
 from modeldyno.base.metrics.constraints import Constraint
 from modeldyno.base.metrics.measurement_plan import Plan
 from modeldyno.base.metrics.metric import METRICS, Query
@@ -62,7 +62,7 @@ _OFFLINE, _OFFLINE_BATCHES, _OFFLINE_LOADS = "offline", f"{BATCH_SIZE.name}=1..6
 
 
 def build_study(
-    config: FileConfig, *, trust: bool = False, observation: Observation | None = None
+    config: FileConfig, *, trust: bool = False, observation: ProbeOptions | None = None
 ) -> tuple[Study, tuple[Axis, ...]]:
     """Resolve every name and check every value; return the Study, and the axes that were chosen by default.
 
@@ -111,7 +111,7 @@ def build_study(
         inputs=_read_inputs(config),
         probes=_select_probes(config, goal, served=plugins.serves(backend)),
         load=_read_load(config, space) if plugins.serves(backend) else None,
-        observation=_read_observation(config, goal, observation or Observation()),
+        observation=_read_observation(config, goal, observation or ProbeOptions()),
         require=tuple(map(str, _read_constraints(config))),
         percentiles=tuple(
             o.percentile for o in goal.objectives if o.percentile and o.query.metric == "latency"
@@ -406,7 +406,7 @@ def _read_names(config: FileConfig, key: str) -> list[str]:
     return list(dict.fromkeys(name.strip() for text in texts for name in str(text).split(",")))
 
 
-def _read_observation(config: FileConfig, goal: Goal, observation: Observation) -> Observation:
+def _read_observation(config: FileConfig, goal: Goal, observation: ProbeOptions) -> ProbeOptions:
     """Add the functions around the model, and what is evaluated: what is named, and what the goal needs."""
     functions: dict[str, Any] = {}
     for name, field in (("pre", "preprocess"), ("post", "postprocess")):

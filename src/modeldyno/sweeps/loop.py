@@ -24,8 +24,8 @@ from modeldyno.base.errors import (
     Unloadable,
 )
 from modeldyno.base.job.knob import BATCH_SIZE
-from modeldyno.base.job.probe_options import Observation
-from modeldyno.base.job.static_options import Inspection
+from modeldyno.base.job.probe_options import ProbeOptions
+from modeldyno.base.job.static_options import StaticOptions
 from modeldyno.base.metrics.constraints import Answer
 from modeldyno.base.result.cost import with_cost
 from modeldyno.base.result.result import Loaded, Progressed
@@ -190,7 +190,7 @@ def _inputs_of_model(
 
     watch(Progressed(stage="inspecting the inputs of the model"))
     inspection = replace(
-        job, probes=("static",), load=None, inspection=Inspection(), observation=Observation()
+        job, probes=("static",), load=None, inspection=StaticOptions(), observation=ProbeOptions()
     )
     try:
         room(inspection, fresh=True)(inspection, watch=record)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from modeldyno.base import plugins
 from modeldyno.base.errors import RequestError
-from modeldyno.base.job.probe_options import Observation
-from modeldyno.base.job.static_options import Inspection
+from modeldyno.base.job.probe_options import ProbeOptions
+from modeldyno.base.job.static_options import StaticOptions
 from modeldyno.base.metrics.doubt import Doubt
 from modeldyno.base.result.result import Failure, FailureKind, Progressed
 from modeldyno.base.system.temporary_folder import own_folder
@@ -92,7 +92,7 @@ def comparing_outputs(
         expected, actual = (Path(folder) / name for name in ("expected.npz", "actual.npz"))
         watch(Progressed(stage="calling the default, whose outputs the others must have"))
         job = job_at_point(study, study.default)
-        only_outputs = replace(job, probes=(), inspection=Inspection(), observation=_around(job))
+        only_outputs = replace(job, probes=(), inspection=StaticOptions(), observation=_around(job))
         reference = room(only_outputs, fresh=True)(_with_outputs(only_outputs, expected), watch=watch)
         if not expected.is_file():
             why = reference.failure.message if reference.failure else "it wrote none"
@@ -100,8 +100,8 @@ def comparing_outputs(
         yield OutputComparison(check=study.outputs, expected=expected, actual=actual)
 
 
-def _around(job: Job) -> Observation:
-    return Observation(preprocess=job.observation.preprocess, postprocess=job.observation.postprocess)
+def _around(job: Job) -> ProbeOptions:
+    return ProbeOptions(preprocess=job.observation.preprocess, postprocess=job.observation.postprocess)
 
 
 def _with_outputs(job: Job, path: Path) -> Job:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, ClassVar
 import pytest
 
 from modeldyno.base import plugins
-from modeldyno.conversion.recipe import ConversionOrder, carry_out
+from modeldyno.conversion.recipe import ConversionOrder, run_order
 from modeldyno.conversion.reference import read_reference
 from modeldyno.testing.loaders import imported_frameworks
 
@@ -65,10 +65,10 @@ class ConverterSuite:
             folder = tmp_path / "reference"
             folder.mkdir()
             reference = ConversionOrder(model=source, trust=True, reference=str(folder))
-            returned = carry_out(reference, _ignore)
+            returned = run_order(reference, _ignore)
             order = replace(reference, recipe=self.recipe, folder=str(tmp_path / self.recipe))
             assert read_reference(folder) == returned.reference, returned
-            answer = carry_out(order, _ignore)
+            answer = run_order(order, _ignore)
             assert answer.converted is not None, answer
             type(self).first = order, answer.converted
         return self.first[0]
@@ -113,7 +113,7 @@ class ConverterSuite:
 
     def test_converting_twice_replaces_the_file(self, made: Converted, order: ConversionOrder) -> None:
         """As after a change of the model."""
-        again = carry_out(order, _ignore).converted
+        again = run_order(order, _ignore).converted
 
         assert again is not None
         assert (again.path, again.verdict) == (made.path, made.verdict)

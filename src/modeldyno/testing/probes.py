@@ -8,8 +8,8 @@ Inherit, name the probe, and provide a subject that it can measure::
         name = "mine"
 
         @pytest.fixture
-        def subject(self) -> Subject:
-            return Subject(model=a_model(), session=my_session, calls=(my_call,))
+        def subject(self) -> ProbeContext:
+            return ProbeContext(model=a_model(), session=my_session, calls=(my_call,))
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from modeldyno.base.metrics.measurement import Distribution, Measurement
 from modeldyno.base.metrics.measurement_plan import Plan
 from modeldyno.base.metrics.metric import METRICS
 from modeldyno.base.result.result import Event, Progressed
-from modeldyno.engine.interfaces.probe import Pass, Probe, Subject
+from modeldyno.engine.interfaces.probe import Pass, Probe, ProbeContext
 from modeldyno.testing.fakes import a_model
 from modeldyno.testing.known_latency import KnownLatency
 from modeldyno.testing.loaders import imported_frameworks
@@ -47,9 +47,9 @@ class ProbeSuite:
         return plugins.probe(self.name)
 
     @pytest.fixture
-    def subject(self) -> Subject:
+    def subject(self) -> ProbeContext:
         """Return a model with one weight and calls of one and two milliseconds."""
-        return Subject(model=a_model(), calls=(KnownLatency(0.001), KnownLatency(0.002)), samples=4)
+        return ProbeContext(model=a_model(), calls=(KnownLatency(0.001), KnownLatency(0.002)), samples=4)
 
     def test_it_says_what_it_needs_and_when_it_runs(self, probe: Probe) -> None:
         """The probe declares a capability or none, and the timed or the second pass."""
@@ -60,7 +60,7 @@ class ProbeSuite:
         """The parent process can import the probe cheaply."""
         assert imported_frameworks("probe", self.name) == []
 
-    def test_it_measures_metrics_of_the_table(self, probe: Probe, subject: Subject) -> None:
+    def test_it_measures_metrics_of_the_table(self, probe: Probe, subject: ProbeContext) -> None:
         """Every measurement has a row in the table of metrics, once for each scope, and is a number."""
         measurements = self._measure(probe, subject)
 
@@ -72,13 +72,13 @@ class ProbeSuite:
             numbers = value.samples() if isinstance(value, Distribution) else [value]
             assert all(map(math.isfinite, numbers))
 
-    def test_a_number_lies_in_its_interval(self, probe: Probe, subject: Subject) -> None:
+    def test_a_number_lies_in_its_interval(self, probe: Probe, subject: ProbeContext) -> None:
         """An interval contains its value."""
         for measurement in self._measure(probe, subject):
             if measurement.interval is not None and not isinstance(measurement.value, Distribution):
                 assert measurement.interval.low <= measurement.value <= measurement.interval.high
 
-    def test_its_doubts_say_what_was_seen_and_what_to_do(self, probe: Probe, subject: Subject) -> None:
+    def test_its_doubts_say_what_was_seen_and_what_to_do(self, probe: Probe, subject: ProbeContext) -> None:
         """A doubt has a short code and two sentences."""
         for doubt in probe.measure(subject, self.plan):
             if isinstance(doubt, Doubt):
@@ -87,14 +87,14 @@ class ProbeSuite:
                 assert doubt.seen
                 assert doubt.advice
 
-    def test_it_tells_progress_and_nothing_final(self, probe: Probe, subject: Subject) -> None:
+    def test_it_tells_progress_and_nothing_final(self, probe: Probe, subject: ProbeContext) -> None:
         """Progress reports contain only progress and provisional measurements."""
         events: list[Event] = []
         list(probe.measure(replace(subject, watch=events.append), self.plan))
 
         assert all(isinstance(event, Progressed | Measurement) for event in events)
 
-    def test_it_ends_soon_when_interrupted(self, probe: Probe, subject: Subject) -> None:
+    def test_it_ends_soon_when_interrupted(self, probe: Probe, subject: ProbeContext) -> None:
         """An interruption does not wait for the end of a long plan."""
         plan = replace(self.plan, min_time=60.0, max_time=120.0)
         begin = perf_counter()
@@ -102,5 +102,5 @@ class ProbeSuite:
 
         assert perf_counter() - begin < 20
 
-    def _measure(self, probe: Probe, subject: Subject) -> list[Measurement]:
+    def _measure(self, probe: Probe, subject: ProbeContext) -> list[Measurement]:
         return [m for m in probe.measure(subject, self.plan) if isinstance(m, Measurement)]

@@ -19,16 +19,16 @@ from modeldyno.conversion.agreement.conversion import (
     Converted,
 )
 from modeldyno.conversion.agreement.inner_values import End
-from modeldyno.conversion.agreement.rule import Sameness
+from modeldyno.conversion.agreement.rule import Equivalence
 
 
-def an_agreement(verdict: Sameness = Sameness.AGREES, error: float = 4.5e-7) -> ModelAgreement:
+def an_agreement(verdict: Equivalence = Equivalence.AGREES, error: float = 4.5e-7) -> ModelAgreement:
     """Return an agreement of one output."""
     off = f"it is off by {error:.2g} where 1e-05 is allowed, at batch=32"
     figures = OutputFigures(
         output="scores",
         verdict=verdict,
-        reason="" if verdict is Sameness.AGREES else off,
+        reason="" if verdict is Equivalence.AGREES else off,
         values=360,
         largest=error,
         relative=error,
@@ -64,7 +64,7 @@ def a_conversion() -> Conversion:
         layers=9,
         call="batch=3",
     )
-    differs = replace(an_agreement(Sameness.DIFFERS, 0.3), first=place)
+    differs = replace(an_agreement(Equivalence.DIFFERS, 0.3), first=place)
     return Conversion(
         id="c0ffee000001",
         created="2026-01-02T03:04:05.678+00:00",
@@ -89,7 +89,7 @@ def a_conversion() -> Conversion:
                 path="net-converted/onnx-int8/model.onnx",
                 size=31_000,
                 seconds=13.0,
-                agreement=an_agreement(Sameness.CLOSE, 0.01),
+                agreement=an_agreement(Equivalence.CLOSE, 0.01),
             ),
             Converted(
                 recipe="openvino",

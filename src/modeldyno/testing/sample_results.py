@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from modeldyno.base.job.input_spec import InputSpec
 from modeldyno.base.job.job import Job
 from modeldyno.base.job.model_ref import ModelIdentity, ModelRef
-from modeldyno.base.job.static_options import Inspection
+from modeldyno.base.job.static_options import StaticOptions
 from modeldyno.base.metrics.doubt import Doubt
 from modeldyno.base.metrics.measurement import Distribution, Interval, Measurement, observed_number, pack
 from modeldyno.base.result.result import Artifact, Environment, Failure, FailureKind, Result
@@ -95,7 +95,7 @@ def _measurements(samples: Iterable[float]) -> tuple[Measurement, ...]:
 
 def an_inspection(**changes: Any) -> Result:
     """Return the Result of a static analysis of a transformer of six equal layers."""
-    inspection = Inspection(vary={"batch": (1, 8), "seq": (128, 512)}, devices=("a100",), modules=True)
+    inspection = StaticOptions(vary={"batch": (1, 8), "seq": (128, 512)}, devices=("a100",), modules=True)
     job = replace(a_job("mini"), probes=("static",), config={"batch_size": 1}, inspection=inspection)
     totals = {
         "parameters": 22_713_216, "trainable_parameters": 22_713_216, "buffers": 512,

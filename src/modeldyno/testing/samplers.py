@@ -35,7 +35,7 @@ RUN = (
     WatchStage.BASELINE,
     WatchStage.IMPORT,
     WatchStage.LOAD,
-    WatchStage.OURS,
+    WatchStage.PROFILER,
     WatchStage.TIMED,
     WatchStage.WAITING,
     WatchStage.TIMED,

@@ -18,8 +18,8 @@ import pytest
 from modeldyno.base import codec
 from modeldyno.base.errors import UnreadableDocument
 from modeldyno.base.job.job import Job
-from modeldyno.base.job.probe_options import Observation
-from modeldyno.base.job.static_options import Inspection, Mode
+from modeldyno.base.job.probe_options import ProbeOptions
+from modeldyno.base.job.static_options import Mode, StaticOptions
 from modeldyno.base.metrics.doubt import Doubt
 from modeldyno.base.metrics.measurement import Distribution, Interval, Measurement
 from modeldyno.base.metrics.measurement_plan import Plan
@@ -60,7 +60,7 @@ def a_full_result() -> Result:
     """Make a Result in which no part is left out."""
     failure = Failure(where="latency", kind=FailureKind.TIMEOUT, message="It hung.", log="one\ntwo")
     artifacts = (an_artifact("log.txt"), an_artifact("trace.json", keep_until="2027-01-01T00:00:00+00:00"))
-    inspection = Inspection(
+    inspection = StaticOptions(
         mode=Mode.TRAIN,
         optimizer="sgd",
         vary={"batch": (1, 8)},
@@ -68,7 +68,7 @@ def a_full_result() -> Result:
         memory=24 * 2**30,
         modules=True,
     )
-    observation = Observation(layers=("mlp",), prompts=(32, 128), generated=(8,), trace="trace.json")
+    observation = ProbeOptions(layers=("mlp",), prompts=(32, 128), generated=(8,), trace="trace.json")
     return a_result(
         job=replace(a_job(), inspection=inspection, observation=observation),
         measurements=(*a_result().measurements, UNBOUNDED),
@@ -326,7 +326,9 @@ def test_a_description_that_is_none() -> None:
 
 def test_a_child_is_told_the_metrics_of_a_script(monkeypatch: pytest.MonkeyPatch) -> None:
     """With its job; those of plugins it finds by itself."""
-    row = MetricRow(name="hum", unit="1/s", better=Better.LOWER, sentence="A hum.", kin="speed", judged=3)
+    row = MetricRow(
+        name="hum", unit="1/s", better=Better.LOWER, sentence="A hum.", family="speed", gate_rank=3
+    )
     monkeypatch.setattr(METRICS, "registered", (row,))
     line = codec.encode_job(a_result().job)
     monkeypatch.setattr(METRICS, "registered", ())

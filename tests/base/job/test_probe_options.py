@@ -3,15 +3,15 @@ from __future__ import annotations
 import pytest
 
 from modeldyno.base.errors import RequestError
-from modeldyno.base.job.probe_options import Observation, check_evaluations, evaluation_name, is_evaluation
+from modeldyno.base.job.probe_options import ProbeOptions, check_evaluations, evaluation_name, is_evaluation
 
 
 def test_names_that_no_module_has_are_found() -> None:
     """A part of a path, or of a class in any case, is enough."""
-    observation = Observation(layers=("attention", "linear", "mlp"))
+    observation = ProbeOptions(layers=("attention", "linear", "mlp"))
 
     assert observation.unmatched([("encoder.attention", "Block"), ("head", "Linear")]) == ("mlp",)
-    assert Observation().unmatched([]) == ()
+    assert ProbeOptions().unmatched([]) == ()
     assert observation.named("encoder.attention", "Block")
     assert not observation.named("norm", "LayerNorm")
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from modeldyno.base.errors import RequestError, UnknownName
-from modeldyno.base.job.static_options import MOST_POINTS, Inspection, parse_vary
+from modeldyno.base.job.static_options import MOST_POINTS, StaticOptions, parse_vary
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,9 @@ def test_what_are_no_sizes_is_refused(text: str, says: str) -> None:
 
 def test_an_inspection_is_checked() -> None:
     """What can be carried out is given back; the largest grid is no mistake."""
-    largest = Inspection(vary={"batch": tuple(range(1, MOST_POINTS + 1))}, memory=1, devices=("a100", "here"))
+    largest = StaticOptions(
+        vary={"batch": tuple(range(1, MOST_POINTS + 1))}, memory=1, devices=("a100", "here")
+    )
 
     assert largest.checked() is largest
 
@@ -62,14 +64,17 @@ def test_an_inspection_is_checked() -> None:
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        (Inspection(optimizer="adamax"), "no optimizer 'adamax'; did you mean 'adam"),
-        (Inspection(vary={"batch": tuple(range(1001)), "seq": (1, 2)}), "`vary` asks for 2,002 combinations"),
-        (Inspection(devices=("here", "a1000")), "no device 'a1000' in the table; known: h100, h100-pcie,"),
-        (Inspection(memory=0), "`memory` takes an amount such as 24GiB, not 0"),
-        (Inspection(memory=-(2**30)), "`memory` takes an amount such as 24GiB, not -1 GiB"),
+        (StaticOptions(optimizer="adamax"), "no optimizer 'adamax'; did you mean 'adam"),
+        (
+            StaticOptions(vary={"batch": tuple(range(1001)), "seq": (1, 2)}),
+            "`vary` asks for 2,002 combinations",
+        ),
+        (StaticOptions(devices=("here", "a1000")), "no device 'a1000' in the table; known: h100, h100-pcie,"),
+        (StaticOptions(memory=0), "`memory` takes an amount such as 24GiB, not 0"),
+        (StaticOptions(memory=-(2**30)), "`memory` takes an amount such as 24GiB, not -1 GiB"),
     ],
 )
-def test_an_inspection_that_cannot_be_carried_out_is_refused(wrong: Inspection, says: str) -> None:
+def test_an_inspection_that_cannot_be_carried_out_is_refused(wrong: StaticOptions, says: str) -> None:
     """Before anything is loaded, one sentence says what is wrong."""
     with pytest.raises(RequestError) as caught:
         wrong.checked()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from modeldyno.base.errors import RequestError
-from modeldyno.base.job.probe_options import Observation, parse_token_counts
+from modeldyno.base.job.probe_options import ProbeOptions, parse_token_counts
 from modeldyno.base.result.trace_data import ExecutedOp, Layer, TraceReport, join_reports
 
 
@@ -32,11 +32,11 @@ def test_none_found_is_not_the_same_as_not_looked_for() -> None:
 
 def test_layers_are_named_by_parts_of_their_path_or_class() -> None:
     """A name chooses the modules that have it in their path, or in their class whatever its case."""
-    chosen = Observation(layers=("attention", "mlp"))
+    chosen = ProbeOptions(layers=("attention", "mlp"))
     assert chosen.named("encoder.attention.0", "Linear")
     assert chosen.named("h.0", "GPT2MLP")
     assert not chosen.named("encoder.norm", "LayerNorm")
-    assert Observation().named("anything", "Linear")
+    assert ProbeOptions().named("anything", "Linear")
 
 
 def test_tokens_are_numbers() -> None:

@@ -13,7 +13,7 @@ from modeldyno.base.errors import RequestError
 from modeldyno.base.job.input_spec import InputSpec
 from modeldyno.base.job.job import IMPORTED
 from modeldyno.base.job.load_spec import Load
-from modeldyno.base.job.static_options import Inspection, Mode
+from modeldyno.base.job.static_options import Mode, StaticOptions
 from modeldyno.base.metrics.doubt import CODES, Doubt
 from modeldyno.base.metrics.measurement import Distribution, Measurement, observed_number
 from modeldyno.base.metrics.metric import Query
@@ -200,7 +200,7 @@ def test_settings_are_the_knobs_inputs_load_and_plan() -> None:
 
 def test_the_optimizer_counts_where_a_model_is_trained() -> None:
     """And what never loaded has no content."""
-    job = replace(a_job(), inspection=Inspection(mode=Mode.TRAIN))
+    job = replace(a_job(), inspection=StaticOptions(mode=Mode.TRAIN))
 
     facts = job_facts(a_small_result(job=job, model=None))
 

@@ -11,7 +11,7 @@ from modeldyno.base.job.job import Job
 from modeldyno.base.job.knob import BATCH_SIZE, Knob, KnobValue
 from modeldyno.base.job.load_spec import Load
 from modeldyno.base.job.model_ref import ModelRef
-from modeldyno.base.job.static_options import Inspection, Mode
+from modeldyno.base.job.static_options import Mode, StaticOptions
 from modeldyno.base.metrics.doubt import Doubt
 from modeldyno.base.metrics.measurement import Distribution, Measurement, observed_number
 from modeldyno.base.result.result import Environment
@@ -81,7 +81,7 @@ def result(
         backend="some",
         config={**usual, **(config or {})},
         load=load,
-        inspection=Inspection(mode=mode),
+        inspection=StaticOptions(mode=mode),
     )
     made: dict[str, Any] = {
         "job": job,

@@ -33,7 +33,7 @@ from modeldyno.conversion.agreement.conversion import (
     ConversionFailureKind,
     Converted,
 )
-from modeldyno.conversion.agreement.rule import BOUNDS, AgreementRule, Sameness, Tolerance, bound_of
+from modeldyno.conversion.agreement.rule import BOUNDS, AgreementRule, Equivalence, Tolerance, bound_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,7 +68,7 @@ def judged(
     return conclude(tallies, rule, samples=SAMPLES)
 
 
-def verdict(reference: Any, candidate: Any, **options: Any) -> Sameness:
+def verdict(reference: Any, candidate: Any, **options: Any) -> Equivalence:
     """Return the verdict on one call."""
     return judged(reference, candidate, **options).verdict
 
@@ -78,7 +78,7 @@ def test_the_same_outputs_agree_exactly() -> None:
     y = values(SAMPLES, 10)
     agreement = judged(y, y.copy())
 
-    assert agreement.verdict is Sameness.AGREES
+    assert agreement.verdict is Equivalence.AGREES
     assert agreement.sentence == "agrees exactly (32 samples, 1 way of calling)"
     assert agreement.outputs[0].cosine == pytest.approx(1)
     assert agreement.outputs[0].top is not None
@@ -111,8 +111,8 @@ def test_the_bound_shrinks_with_small_outputs() -> None:
     """Zeros cannot stand for an output of millionths, which an absolute bound would let pass."""
     y = values(SAMPLES, 8, scale=1e-6)
 
-    assert verdict(y, np.zeros_like(y)) is Sameness.DIFFERS
-    assert verdict(y, y * np.float32(1 + 1e-6)) is Sameness.AGREES
+    assert verdict(y, np.zeros_like(y)) is Equivalence.DIFFERS
+    assert verdict(y, y * np.float32(1 + 1e-6)) is Equivalence.AGREES
 
 
 def test_an_error_within_ten_times_the_noise_floor_agrees() -> None:
@@ -120,9 +120,9 @@ def test_an_error_within_ten_times_the_noise_floor_agrees() -> None:
     y = values(SAMPLES, 8)
     noisy = y + np.float32(5e-5) * np.abs(y).max(axis=1, keepdims=True)
 
-    assert verdict(y, noisy) is Sameness.DIFFERS
-    assert verdict(y, noisy, floors={"y": 6e-6}) is Sameness.AGREES
-    assert verdict(y, noisy, floors={"y": 4e-6}) is Sameness.DIFFERS
+    assert verdict(y, noisy) is Equivalence.DIFFERS
+    assert verdict(y, noisy, floors={"y": 6e-6}) is Equivalence.AGREES
+    assert verdict(y, noisy, floors={"y": 4e-6}) is Equivalence.DIFFERS
 
 
 def test_a_tolerance_that_was_asked_for_is_told_beside_the_rule() -> None:
@@ -132,15 +132,15 @@ def test_a_tolerance_that_was_asked_for_is_told_beside_the_rule() -> None:
     rule = AgreementRule(tolerance=Tolerance(relative=1e-3, by="ada"))
     agreement = judged(y, near, rule=rule)
 
-    assert verdict(y, near) is Sameness.DIFFERS
-    assert agreement.verdict is Sameness.AGREES
+    assert verdict(y, near) is Equivalence.DIFFERS
+    assert agreement.verdict is Equivalence.AGREES
     assert agreement.sentence.startswith(
         "agrees within 0.001 as ada asked (32 samples, 1 way of calling): error "
     )
     assert agreement.sentence.endswith("e-05 is the rule")
     assert agreement.outputs[0].ruled is not None
     assert judged(y, y.copy(), rule=rule).sentence == judged(y, y.copy()).sentence
-    assert judged(y, far, rule=rule).verdict is Sameness.DIFFERS
+    assert judged(y, far, rule=rule).verdict is Equivalence.DIFFERS
     assert " is allowed as asked, at batch=32" in judged(y, far, rule=rule).sentence
 
 
@@ -151,14 +151,14 @@ def test_no_tolerance_excuses_another_integer() -> None:
     other[0] = 1
     rule = AgreementRule(tolerance=Tolerance(relative=0.5, by="ada"))
 
-    assert judged(labels, other, rule=rule).verdict is Sameness.DIFFERS
+    assert judged(labels, other, rule=rule).verdict is Equivalence.DIFFERS
 
 
 def test_no_noise_excuses_more_than_half_the_digits() -> None:
     """A source that is far from itself, as with batch statistics, does not make everything agree."""
     y = values(SAMPLES, 8)
 
-    assert verdict(y, y * np.float32(1.01), floors={"y": 1.0}) is Sameness.DIFFERS
+    assert verdict(y, y * np.float32(1.01), floors={"y": 1.0}) is Equivalence.DIFFERS
 
 
 def test_errors_are_judged_sample_by_sample() -> None:
@@ -168,8 +168,8 @@ def test_errors_are_judged_sample_by_sample() -> None:
     other = y.copy()
     other[5] += 1e-3
 
-    assert verdict(y, other) is Sameness.DIFFERS
-    assert verdict(y, other, batch=None) is Sameness.DIFFERS
+    assert verdict(y, other) is Equivalence.DIFFERS
+    assert verdict(y, other, batch=None) is Equivalence.DIFFERS
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
@@ -179,11 +179,12 @@ def test_the_places_of_nan_and_infinities_must_be_the_same(value: float) -> None
     masked = y.copy()
     masked[:, 3:] = value
 
-    assert verdict(masked, masked.copy()) is Sameness.AGREES
-    assert verdict(y, masked) is Sameness.DIFFERS
-    assert verdict(masked, y) is Sameness.DIFFERS
+    assert verdict(masked, masked.copy()) is Equivalence.AGREES
+    assert verdict(y, masked) is Equivalence.DIFFERS
+    assert verdict(masked, y) is Equivalence.DIFFERS
     assert (
-        verdict(masked, np.where(np.isfinite(masked), masked, -3e38).astype(np.float32)) is Sameness.DIFFERS
+        verdict(masked, np.where(np.isfinite(masked), masked, -3e38).astype(np.float32))
+        is Equivalence.DIFFERS
     )
 
 
@@ -193,9 +194,9 @@ def test_complex_numbers_are_compared_in_both_parts() -> None:
     infinite = y.copy()
     infinite[0, 0] = complex(0, np.inf)
 
-    assert verdict(y, y.copy()) is Sameness.AGREES
-    assert verdict(y, y.conj()) is Sameness.DIFFERS
-    assert verdict(y, infinite) is Sameness.DIFFERS
+    assert verdict(y, y.copy()) is Equivalence.AGREES
+    assert verdict(y, y.conj()) is Equivalence.DIFFERS
+    assert verdict(y, infinite) is Equivalence.DIFFERS
     assert judged(y, y.copy()).outputs[0].top is None
 
 
@@ -215,7 +216,7 @@ def test_another_shape_dtype_or_number_of_outputs_differs(other: Any, phrase: st
     """The sentence names what is unlike, and at which call."""
     agreement = judged(values(SAMPLES, 10), other)
 
-    assert agreement.verdict is Sameness.DIFFERS
+    assert agreement.verdict is Equivalence.DIFFERS
     assert phrase in agreement.sentence
     assert agreement.outputs[0].largest is None
 
@@ -224,9 +225,9 @@ def test_outputs_match_by_name_or_else_by_position() -> None:
     """The order of names is that of a mapping; other names are matched in order."""
     a, b = values(SAMPLES, 2), values(SAMPLES, 3)
 
-    assert verdict({"a": a, "b": b}, {"b": b, "a": a}) is Sameness.AGREES
-    assert verdict({"a": a, "b": b}, {"output_0": a, "output_1": b}) is Sameness.AGREES
-    assert verdict({"a": a, "b": b}, {"output_0": b, "output_1": a}) is Sameness.DIFFERS
+    assert verdict({"a": a, "b": b}, {"b": b, "a": a}) is Equivalence.AGREES
+    assert verdict({"a": a, "b": b}, {"output_0": a, "output_1": b}) is Equivalence.AGREES
+    assert verdict({"a": a, "b": b}, {"output_0": b, "output_1": a}) is Equivalence.DIFFERS
 
 
 def test_a_recipe_that_says_so_may_narrow_float64_to_float32() -> None:
@@ -234,9 +235,9 @@ def test_a_recipe_that_says_so_may_narrow_float64_to_float32() -> None:
     y = values(SAMPLES, 4).astype(np.float64) * (1 + 1e-8)
     narrow = AgreementRule(narrows=True)
 
-    assert verdict(y, y.astype(np.float32)) is Sameness.DIFFERS
-    assert verdict(y, y.astype(np.float32), rule=narrow) is Sameness.AGREES
-    assert verdict(y, (y * 1.001).astype(np.float32), rule=narrow) is Sameness.DIFFERS
+    assert verdict(y, y.astype(np.float32)) is Equivalence.DIFFERS
+    assert verdict(y, y.astype(np.float32), rule=narrow) is Equivalence.AGREES
+    assert verdict(y, (y * 1.001).astype(np.float32), rule=narrow) is Equivalence.DIFFERS
 
 
 def test_a_source_that_computes_in_half_precision_has_its_bounds() -> None:
@@ -255,21 +256,21 @@ def test_integers_must_be_equal_where_the_source_is_decided() -> None:
     undecided = labels != other
     agreement = judged(labels, other)
 
-    assert agreement.verdict is Sameness.DIFFERS
+    assert agreement.verdict is Equivalence.DIFFERS
     assert agreement.outputs[0].largest == 6
     assert "1 of 32 samples differ" in agreement.sentence
-    assert verdict(labels, other, unsteady={"y": undecided}) is Sameness.AGREES
-    assert verdict(labels, labels.astype(np.int32)) is Sameness.DIFFERS
-    assert verdict(labels, other, batch=None) is Sameness.DIFFERS
+    assert verdict(labels, other, unsteady={"y": undecided}) is Equivalence.AGREES
+    assert verdict(labels, labels.astype(np.int32)) is Equivalence.DIFFERS
+    assert verdict(labels, other, batch=None) is Equivalence.DIFFERS
 
 
 def test_texts_and_flags_must_be_equal() -> None:
     """Whether an array of texts holds objects or characters does not matter."""
     texts = np.array(["cat", "dog"] * 16)
 
-    assert verdict(texts, texts.astype(object)) is Sameness.AGREES
-    assert verdict(texts, texts[::-1]) is Sameness.DIFFERS
-    assert verdict(np.ones(SAMPLES, bool), np.zeros(SAMPLES, bool)) is Sameness.DIFFERS
+    assert verdict(texts, texts.astype(object)) is Equivalence.AGREES
+    assert verdict(texts, texts[::-1]) is Equivalence.DIFFERS
+    assert verdict(np.ones(SAMPLES, bool), np.zeros(SAMPLES, bool)) is Equivalence.DIFFERS
 
 
 def test_only_a_recipe_that_declares_it_may_be_close() -> None:
@@ -278,8 +279,8 @@ def test_only_a_recipe_that_declares_it_may_be_close() -> None:
     quantised = y + values(SAMPLES, 10, seed=1, scale=1e-3)
     agreement = judged(y, quantised, rule=LOSSY)
 
-    assert verdict(y, quantised) is Sameness.DIFFERS
-    assert agreement.verdict is Sameness.CLOSE
+    assert verdict(y, quantised) is Equivalence.DIFFERS
+    assert agreement.verdict is Equivalence.CLOSE
     assert agreement.sentence.startswith("close, as declared (32 samples")
     assert "same largest element in 32 of 32" in agreement.sentence
 
@@ -290,12 +291,12 @@ def test_a_lossy_recipe_must_keep_direction_and_largest_element() -> None:
     tied = np.tile(np.array([1.0, 1.001, *[0.0] * 8], np.float32), (SAMPLES, 1))
 
     far = judged(y, y + values(SAMPLES, 10, seed=1, scale=0.2), rule=LOSSY)
-    assert far.verdict is Sameness.DIFFERS
+    assert far.verdict is Equivalence.DIFFERS
     assert "its cosine with the source is" in far.sentence
     flipped = judged(tied, tied[:, [1, 0, *range(2, 10)]], rule=LOSSY)
-    assert flipped.verdict is Sameness.DIFFERS
+    assert flipped.verdict is Equivalence.DIFFERS
     assert "stays the same in 0 of 32" in flipped.sentence
-    assert verdict(y[:, 0], y[:, 0] + np.float32(1e-4), rule=LOSSY) is Sameness.CLOSE
+    assert verdict(y[:, 0], y[:, 0] + np.float32(1e-4), rule=LOSSY) is Equivalence.CLOSE
 
 
 def test_labels_of_a_lossy_recipe_may_change_in_a_few_samples() -> None:
@@ -304,9 +305,9 @@ def test_labels_of_a_lossy_recipe_may_change_in_a_few_samples() -> None:
     one, many = labels.copy(), labels.copy()
     one[0], many[:50] = 5, 999
 
-    assert verdict(labels, one, rule=LOSSY, batch=200) is Sameness.CLOSE
+    assert verdict(labels, one, rule=LOSSY, batch=200) is Equivalence.CLOSE
     assert judged(labels, one, rule=LOSSY, batch=200).sentence.endswith("199 of 200")
-    assert verdict(labels, many, rule=LOSSY, batch=200) is Sameness.DIFFERS
+    assert verdict(labels, many, rule=LOSSY, batch=200) is Equivalence.DIFFERS
 
 
 def test_the_cosine_of_zeros_is_one_only_with_zeros() -> None:
@@ -325,8 +326,10 @@ def test_outputs_without_values_agree() -> None:
     """Such as boxes of an image in which nothing was found."""
     empty = np.zeros((SAMPLES, 0, 4), np.float32)
 
-    assert verdict(empty, empty.copy()) is Sameness.AGREES
-    assert verdict(np.zeros((0, 4), np.float32), np.zeros((0, 4), np.float32), batch=None) is Sameness.AGREES
+    assert verdict(empty, empty.copy()) is Equivalence.AGREES
+    assert (
+        verdict(np.zeros((0, 4), np.float32), np.zeros((0, 4), np.float32), batch=None) is Equivalence.AGREES
+    )
 
 
 def test_the_floor_is_the_share_by_which_a_source_differs_from_itself() -> None:
@@ -382,10 +385,10 @@ def test_the_verdict_is_that_of_the_worst_output() -> None:
     good, bad = values(SAMPLES, 2), values(SAMPLES, 3)
     agreement = judged({"good": good, "bad": bad}, {"good": good, "bad": bad + 1})
 
-    assert [figures.verdict for figures in agreement.outputs] == [Sameness.AGREES, Sameness.DIFFERS]
+    assert [figures.verdict for figures in agreement.outputs] == [Equivalence.AGREES, Equivalence.DIFFERS]
     assert agreement.worst == agreement.outputs[1]
     assert agreement.sentence.startswith("differs: output 'bad': it is off by 1 where")
-    assert worst_verdict((Sameness.AGREES, Sameness.CLOSE)) is Sameness.CLOSE
+    assert worst_verdict((Equivalence.AGREES, Equivalence.CLOSE)) is Equivalence.CLOSE
 
 
 def test_small_errors_are_told_beside_their_bound() -> None:
@@ -419,15 +422,17 @@ def test_nothing_compared_is_no_verdict() -> None:
 def test_an_error_without_a_bound_is_the_worst() -> None:
     """As of labels, which have none."""
     figures = [
-        OutputFigures(output=name, verdict=Sameness.DIFFERS, values=1, error=error, bound=bound)
+        OutputFigures(output=name, verdict=Equivalence.DIFFERS, values=1, error=error, bound=bound)
         for name, error, bound in (("a", 2.0, 1.0), ("b", 1.0, 0.0), ("c", None, None))
     ]
     agreement = ModelAgreement(
-        verdict=Sameness.DIFFERS, sentence="", outputs=tuple(figures), samples=1, calls=("c",)
+        verdict=Equivalence.DIFFERS, sentence="", outputs=tuple(figures), samples=1, calls=("c",)
     )
 
     assert agreement.worst == figures[1]
-    assert ModelAgreement(verdict=Sameness.AGREES, sentence="", outputs=(), samples=1, calls=()).worst is None
+    assert (
+        ModelAgreement(verdict=Equivalence.AGREES, sentence="", outputs=(), samples=1, calls=()).worst is None
+    )
 
 
 @given(
@@ -441,8 +446,8 @@ def test_a_model_agrees_with_itself_and_not_with_its_swapped_outputs(y: ndarray,
     bounds = 1.3e-6 * np.abs(wide) + 1e-5 * np.minimum(1.0, np.abs(wide).max(axis=1, keepdims=True))
     same = bool((np.abs(wide - swapped) <= bounds).all())
 
-    assert verdict(y, y.copy(), batch=4) is Sameness.AGREES
-    assert (verdict(y, swapped, batch=4) is Sameness.AGREES) is same
+    assert verdict(y, y.copy(), batch=4) is Equivalence.AGREES
+    assert (verdict(y, swapped, batch=4) is Equivalence.AGREES) is same
 
 
 def test_a_tally_of_a_call_has_its_place() -> None:
@@ -510,7 +515,7 @@ def test_a_tolerance_may_be_of_one_output() -> None:
     other = AgreementRule(tolerance=Tolerance(outputs={"y": 1e-2}, by="ada"))
 
     assert judged(source, off, rule=wide).sentence.startswith("agrees within 0.01 as ada asked")
-    assert judged(source, off, rule=other).verdict is Sameness.DIFFERS
+    assert judged(source, off, rule=other).verdict is Equivalence.DIFFERS
     assert "as asked" not in judged(source, off, rule=other).sentence
 
 
@@ -524,7 +529,7 @@ def test_a_function_of_the_user_judges_in_place_of_the_bounds() -> None:
     )
     assert judged(y, y * np.float32(1.1), rule=rule).sentence.endswith(" is the rule")
     assert judged(y, y, rule=rule).sentence.endswith("largest error 0")
-    assert judged(y, y[:, :5], rule=rule).verdict is Sameness.DIFFERS
+    assert judged(y, y[:, :5], rule=rule).verdict is Equivalence.DIFFERS
 
 
 def test_what_the_function_of_the_user_refuses_differs() -> None:
@@ -536,7 +541,7 @@ def test_what_the_function_of_the_user_refuses_differs() -> None:
 
     agreement = conclude(refused, AgreementRule(verified_by="close.py:same"), samples=4)
 
-    assert agreement.verdict is Sameness.DIFFERS
+    assert agreement.verdict is Equivalence.DIFFERS
     assert agreement.sentence == "differs: close.py:same refuses it at batch=4: it returns False"
 
 

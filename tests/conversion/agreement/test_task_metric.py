@@ -7,9 +7,9 @@ import pytest
 
 from modeldyno.base.stats.evaluation import Evaluation
 from modeldyno.conversion.agreement.agreement import ModelAgreement, TaskMetric, judge_task, with_task
-from modeldyno.conversion.agreement.rule import AgreementRule, Sameness
+from modeldyno.conversion.agreement.rule import AgreementRule, Equivalence
 
-CLOSE = ModelAgreement(verdict=Sameness.CLOSE, sentence="close", outputs=(), samples=4, calls=("batch=4",))
+CLOSE = ModelAgreement(verdict=Equivalence.CLOSE, sentence="close", outputs=(), samples=4, calls=("batch=4",))
 
 
 def shares(right: int, of: int) -> Evaluation:
@@ -67,8 +67,8 @@ def test_a_form_that_is_inferior_in_one_metric_differs() -> None:
     bad = judged("f1", Evaluation(0.9, 0.89, 0.91), Evaluation(0.5, 0.49, 0.51))
 
     assert with_task(CLOSE, [good]).sentence == f"close; {good.sentence}"
-    assert with_task(CLOSE, [good]).verdict is Sameness.CLOSE
+    assert with_task(CLOSE, [good]).verdict is Equivalence.CLOSE
     worse = with_task(CLOSE, [good, bad])
-    assert worse.verdict is Sameness.DIFFERS
+    assert worse.verdict is Equivalence.DIFFERS
     assert worse.sentence == f"differs: {bad.sentence}"
     assert worse.metrics == (good, bad)

@@ -15,7 +15,7 @@ from modeldyno.base import plugins
 from modeldyno.base.job.input_spec import InputSpec
 from modeldyno.base.job.model_ref import ModelRef
 from modeldyno.conversion.interface import ConversionSource
-from modeldyno.conversion.recipe import ConversionOrder, carry_out
+from modeldyno.conversion.recipe import ConversionOrder, run_order
 from modeldyno.testing.converters import ConverterSuite
 
 if TYPE_CHECKING:
@@ -191,11 +191,11 @@ def converted(source: ModelRef, tmp_path: Path, recipe: str = "onnx") -> Convert
     folder = tmp_path / "reference"
     folder.mkdir()
     order = ConversionOrder(model=source, trust=True, reference=str(folder))
-    assert carry_out(order, print).reference is not None
+    assert run_order(order, print).reference is not None
     further = ConversionOrder(
         model=source, trust=True, reference=str(folder), recipe=recipe, folder=str(tmp_path / recipe)
     )
-    answer = carry_out(further, print).converted
+    answer = run_order(further, print).converted
     assert answer is not None
     return answer
 

@@ -17,7 +17,7 @@ from modeldyno.base.job.input_spec import InputSpec
 from modeldyno.base.job.model_ref import ModelRef
 from modeldyno.conversion.failures import failure_of
 from modeldyno.conversion.interface import ConversionSource
-from modeldyno.conversion.recipe import ConversionOrder, carry_out
+from modeldyno.conversion.recipe import ConversionOrder, run_order
 from modeldyno.models import tensorrt_engine
 
 if TYPE_CHECKING:
@@ -146,8 +146,8 @@ def converted(recipe: str, model: str, folder: Path) -> Converted:
     reference = folder / "reference"
     reference.mkdir()
     order = ConversionOrder(model=ModelRef(scheme="onnx", locator=model), reference=str(reference))
-    assert carry_out(order, print).reference is not None
-    answer = carry_out(
+    assert run_order(order, print).reference is not None
+    answer = run_order(
         ConversionOrder(
             model=order.model, reference=str(reference), recipe=recipe, folder=str(folder / recipe)
         ),

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(autouse=True)
-def _short_measurement_of_the_toll(monkeypatch: pytest.MonkeyPatch) -> None:
+def _short_measurement_of_the_overhead(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take what a profile costs from a few calls: here it matters whose spans they are."""
     monkeypatch.setattr(onnxruntime_layers, "_ROUNDS", 4)
     monkeypatch.setattr(onnxruntime_layers, "_TIME_LIMIT", 0.02)
@@ -84,7 +84,7 @@ def test_nodes_belong_to_the_modules_in_their_names(tmp_path: Path) -> None:
     assert (calls[0][1].output, calls[0][1].output_bytes) == ("3x8 float32", 96)
     assert (calls[0][4].output, calls[0][4].output_bytes) == ("3x2 float32", 24)
     assert layers.doubts == ()
-    assert layers.toll.whole >= 0
+    assert layers.overhead.whole >= 0
 
 
 def test_nodes_tell_what_they_do_of_the_file(tmp_path: Path) -> None:
@@ -317,7 +317,7 @@ def test_the_cost_of_profiling_is_what_it_adds_to_a_node(
         assert resting
         return Session(28e-6 if profile else 20e-6)
 
-    toll = onnxruntime_layers._measure_toll(start)
+    overhead = onnxruntime_layers._measure_overhead(start)
 
-    assert toll.inside == pytest.approx(4.5e-6)
-    assert toll.outside == pytest.approx(3.5e-6)
+    assert overhead.inside == pytest.approx(4.5e-6)
+    assert overhead.outside == pytest.approx(3.5e-6)

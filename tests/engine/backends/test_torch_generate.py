@@ -18,7 +18,7 @@ from modeldyno.base.errors import RequestError
 from modeldyno.base.job.job import Job
 from modeldyno.base.job.knob import configure
 from modeldyno.base.job.model_ref import ModelRef
-from modeldyno.base.job.probe_options import Observation
+from modeldyno.base.job.probe_options import ProbeOptions
 from modeldyno.base.metrics.measurement_plan import Plan
 from modeldyno.engine.backends.torch import backend
 from modeldyno.engine.backends.torch import generate as torch_generate
@@ -382,7 +382,7 @@ def test_a_run_measures_generation(tmp_path: Path) -> None:
         config=configure(backend.knobs, {"device": "cpu", "threads": 1, "batch_size": 2}),
         probes=("generate",),
         plan=Plan(max_time=2.0, min_time=0.01, min_runs=5, precision=0.5),
-        observation=Observation(prompts=(4, 40), generated=(3,)),
+        observation=ProbeOptions(prompts=(4, 40), generated=(3,)),
     )
     result = run(job)
 

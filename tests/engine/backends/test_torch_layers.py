@@ -300,14 +300,14 @@ def test_the_cost_is_scaled_to_the_model_within_bounds(monkeypatch: pytest.Monke
     module = nn.Sequential(nn.ReLU(), nn.ReLU())
     run = partial(module, torch.zeros(4))
     parts = torch_layers._parts(module, everything)
-    toll = HookOverhead(inside=1.0, outside=2.0)
+    overhead = HookOverhead(inside=1.0, outside=2.0)
     for extra, expected in ((13.5, 1.5), (90.0, 2.0), (-5.0, 1.0)):  # of three modules, the whole among them
         times = cycle([10.0 + extra, 10.0])
         monkeypatch.setattr(hook_overhead, "_seconds", lambda run, times=times: (run(), next(times))[1])
-        scaled = hook_overhead.scale_hook_cost(toll, run, parts)
+        scaled = hook_overhead.scale_hook_cost(overhead, run, parts)
         assert scaled == HookOverhead(inside=expected, outside=2 * expected)
     monkeypatch.setattr(hook_overhead, "_TIME_LIMIT", 0.0)
-    assert hook_overhead.scale_hook_cost(toll, run, parts) == toll
+    assert hook_overhead.scale_hook_cost(overhead, run, parts) == overhead
 
 
 def test_others_hooks_are_part_of_the_module() -> None:
@@ -391,11 +391,11 @@ def test_modules_whose_code_is_called_past_them_are_told() -> None:
 def test_the_cost_of_watching_is_measured() -> None:
     """A pair of hooks costs something, and far less than a millisecond."""
     with torch.inference_mode(), torch_layers.watch_modules(Block(), int, CPU, everything) as layers:
-        assert layers.toll.whole == 0  # nothing was called, so nothing is to be taken off
+        assert layers.overhead.whole == 0  # nothing was called, so nothing is to be taken off
     module = Block()
     inputs = torch.zeros(1, 4)
     with torch_layers.watch_modules(module, lambda: module(inputs), CPU, everything) as layers:
-        assert 0 < layers.toll.whole < 1e-3
+        assert 0 < layers.overhead.whole < 1e-3
 
 
 def test_a_session_of_the_backend_can_be_watched() -> None:
@@ -463,12 +463,12 @@ def test_hooks_on_a_busy_device_cost_what_their_events_cost(monkeypatch: pytest.
     monkeypatch.setattr(torch, "fake", SimpleNamespace(Event=device.event()), raising=False)
     clock = hook_overhead.device_clock(device)  # type: ignore[arg-type]
 
-    toll = hook_overhead.measure_hook_cost(clock, lambda: filled.append(1))
+    overhead = hook_overhead.measure_hook_cost(clock, lambda: filled.append(1))
 
     assert filled
     assert device.synchronised == len(filled)
-    assert toll.inside == pytest.approx(0.001)
-    assert toll.outside == pytest.approx(0.001)
+    assert overhead.inside == pytest.approx(0.001)
+    assert overhead.outside == pytest.approx(0.001)
 
 
 def test_the_host_needs_no_filling() -> None:

@@ -31,7 +31,7 @@ class Measured:
 @pytest.fixture
 def idle(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let nobody else use the card."""
-    monkeypatch.setattr(accelerators, "why_busy", lambda *_: None)
+    monkeypatch.setattr(accelerators, "busy_reason", lambda *_: None)
 
 
 @pytest.fixture(autouse=True)
@@ -78,7 +78,7 @@ def test_a_card_in_use_is_measured_again_once_it_is_idle(
 ) -> None:
     """Its peaks may be too low until then, and say so; the better values count."""
     users = ["eve uses cuda:0", None, None]
-    monkeypatch.setattr(accelerators, "why_busy", lambda *_: users.pop(0))
+    monkeypatch.setattr(accelerators, "busy_reason", lambda *_: users.pop(0))
     measure = Measured((1e14, 4e12), (4e14, 3e12))
     busy, quiet = (
         accelerator_peaks("float32", "cuda:0", measure=measure, directory=tmp_path) for _ in range(2)

@@ -16,7 +16,7 @@ import pytest
 from modeldyno.engine.environment import idle
 from modeldyno.engine.environment.device_state import DeviceProcess, DeviceState
 from modeldyno.engine.environment.devices import DeviceReading
-from modeldyno.engine.environment.idle import IdleRule, why_busy
+from modeldyno.engine.environment.idle import IdleRule, busy_reason
 from modeldyno.engine.environment.machine import allowed_cores
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class TestLooks:
             checks.append((device, period))
             return None
 
-        assert why_busy("cuda:1", IdleRule(), sample=check_device) is None
+        assert busy_reason("cuda:1", IdleRule(), sample=check_device) is None
         assert checks == [("cuda:1", 1.0)] * 5
 
     @pytest.mark.parametrize("busy", range(5))
@@ -46,12 +46,12 @@ class TestLooks:
             checks.append("")
             return "ada trains" if len(checks) == busy + 1 else None
 
-        assert why_busy("cpu", IdleRule(), sample=check_device) == "ada trains"
+        assert busy_reason("cpu", IdleRule(), sample=check_device) == "ada trains"
         assert len(checks) == busy + 1
 
     def test_without_looks_nothing_is_busy(self) -> None:
         """Whoever knows better need not wait."""
-        assert why_busy("cpu", IdleRule(samples=0)) is None
+        assert busy_reason("cpu", IdleRule(samples=0)) is None
 
 
 @contextmanager
@@ -98,14 +98,14 @@ class TestProcessor:
     ) -> None:
         """Two percent of the allowed cores are allowed; who uses most is told."""
         with times(monkeypatch, busy=busy, stolen=stolen, own=own) as sleep:
-            assert why_busy("cpu", IdleRule(samples=1), sleep=sleep) == reason
+            assert busy_reason("cpu", IdleRule(samples=1), sleep=sleep) == reason
 
     def test_the_share_is_of_all_allowed_cores(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """The same use is less of more cores."""
         with times(monkeypatch, busy=0.5, cores=2) as sleep:
-            assert why_busy("cpu", IdleRule(samples=1), sleep=sleep) is not None
+            assert busy_reason("cpu", IdleRule(samples=1), sleep=sleep) is not None
         with times(monkeypatch, busy=0.5, cores=64) as sleep:
-            assert why_busy("cpu", IdleRule(samples=1), sleep=sleep) is None
+            assert busy_reason("cpu", IdleRule(samples=1), sleep=sleep) is None
 
     @pytest.mark.parametrize(("busy", "stolen"), [(2.02, 0.0), (0.0, 2.02)])
     def test_all_cores_may_be_used_whatever_the_clocks_say(
@@ -113,8 +113,8 @@ class TestProcessor:
     ) -> None:
         """A share of 100 % has no limit: two clocks may find more than all cores in use."""
         with times(monkeypatch, busy=busy, stolen=stolen, cores=2) as sleep:
-            assert why_busy("cpu", IdleRule(samples=1, cpu=0.99), sleep=sleep) is not None
-            assert why_busy("cpu", IdleRule(samples=1, cpu=1.0), sleep=sleep) is None
+            assert busy_reason("cpu", IdleRule(samples=1, cpu=0.99), sleep=sleep) is not None
+            assert busy_reason("cpu", IdleRule(samples=1, cpu=1.0), sleep=sleep) is None
 
     def test_a_stranger_is_seen(self) -> None:
         """A process that computes and is none of our children."""
@@ -124,7 +124,7 @@ class TestProcessor:
             assert parent.stdout is not None
             stranger = int(parent.stdout.readline())
         try:
-            reason = why_busy("cpu", rule)
+            reason = busy_reason("cpu", rule)
             assert reason is not None
             assert reason.startswith(("others use ", "the hypervisor takes "))
         finally:
@@ -151,7 +151,7 @@ class TestProcessor:
             raise FileNotFoundError(2, "No such file or directory", "/proc/stat")
 
         monkeypatch.setattr(idle, "_read_cpu", read)
-        reason = why_busy("cpu", AT_ONCE)
+        reason = busy_reason("cpu", AT_ONCE)
         assert reason is not None
         assert reason.startswith("cpu cannot be read: ")
 
@@ -193,40 +193,40 @@ class TestGpu:
     ) -> None:
         """Up to 5 % and 500 MiB."""
         gpus(replace(CARD, utilization=utilization, memory_used=memory * MIB))
-        assert why_busy("cuda:0", AT_ONCE) == reason
+        assert busy_reason("cuda:0", AT_ONCE) == reason
 
     def test_a_process_of_others_makes_it_busy(self, gpus: Callable[..., None]) -> None:
         """However little it uses; it is named, if it can be."""
         gpus(replace(CARD, processes=(process(os.getppid(), 10 * MIB),)))
-        assert why_busy("cuda:0", AT_ONCE) == f"eve (pid {os.getppid()}) uses cuda:0"
+        assert busy_reason("cuda:0", AT_ONCE) == f"eve (pid {os.getppid()}) uses cuda:0"
         gpus(replace(CARD, processes=(process(999999999, 10 * MIB),)))
-        assert why_busy("cuda:0", AT_ONCE) == "process 999999999 uses cuda:0"
+        assert busy_reason("cuda:0", AT_ONCE) == "process 999999999 uses cuda:0"
 
     def test_a_desktop_does_not(self, gpus: Callable[..., None]) -> None:
         """It draws, and does not compute: what it uses and holds counts, as that of others."""
         desktop = process(os.getppid(), 90 * MIB, computes=False)
         gpus(replace(CARD, memory_used=100 * MIB, processes=(desktop,)))
-        assert why_busy("cuda:0", AT_ONCE) is None
+        assert busy_reason("cuda:0", AT_ONCE) is None
         gpus(replace(CARD, memory_used=600 * MIB, processes=(desktop,)))
-        assert why_busy("cuda:0", AT_ONCE) == "others hold 600 MiB of cuda:0"
+        assert busy_reason("cuda:0", AT_ONCE) == "others hold 600 MiB of cuda:0"
 
     def test_what_we_hold_is_ours(self, gpus: Callable[..., None]) -> None:
         """Its memory is not that of others, and we may be who uses it."""
         ours = replace(CARD, utilization=0.4, memory_used=9000 * MIB)
         gpus(replace(ours, processes=(process(os.getpid(), 8900 * MIB),)))
-        assert why_busy("cuda:0", AT_ONCE) is None
+        assert busy_reason("cuda:0", AT_ONCE) is None
         gpus(replace(ours, processes=(process(os.getpid(), 8000 * MIB),)))
-        assert why_busy("cuda:0", AT_ONCE) == "others hold 1000 MiB of cuda:0"
+        assert busy_reason("cuda:0", AT_ONCE) == "others hold 1000 MiB of cuda:0"
         gpus(replace(ours, processes=(process(os.getpid(), None),)))
-        assert why_busy("cuda:0", AT_ONCE) is None
+        assert busy_reason("cuda:0", AT_ONCE) is None
 
     def test_the_card_is_the_one_that_cuda_means(self, gpus: Callable[..., None]) -> None:
         """The driver's numbers are others where CUDA_VISIBLE_DEVICES is set."""
         busy = replace(CARD, uuid="GPU-b", utilization=0.9)
         gpus(replace(busy, cuda="cuda:1"), replace(CARD, index=1))
-        assert why_busy("cuda:0", AT_ONCE) is None
-        assert why_busy("cuda", AT_ONCE) is None
-        assert why_busy("cuda:1", AT_ONCE) == "others use 90 % of cuda:1"
+        assert busy_reason("cuda:0", AT_ONCE) is None
+        assert busy_reason("cuda", AT_ONCE) is None
+        assert busy_reason("cuda:1", AT_ONCE) == "others use 90 % of cuda:1"
 
     def test_an_instance_of_a_card_is_known_by_its_memory_and_processes(
         self, gpus: Callable[..., None]
@@ -235,9 +235,9 @@ class TestGpu:
         whole = replace(CARD, cuda=None, utilization=0.9)
         part = replace(CARD, instance=0, uuid="MIG-a", utilization=None)
         gpus(whole, part)
-        assert why_busy("cuda:0", AT_ONCE) is None
+        assert busy_reason("cuda:0", AT_ONCE) is None
         gpus(whole, replace(part, memory_used=GIB))
-        assert why_busy("cuda:0", AT_ONCE) == "others hold 1024 MiB of cuda:0"
+        assert busy_reason("cuda:0", AT_ONCE) == "others hold 1024 MiB of cuda:0"
 
     @pytest.mark.parametrize(
         ("states", "visible", "reason"),
@@ -267,14 +267,14 @@ class TestGpu:
         gpus(*states)
         if visible is not None:
             monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-        assert why_busy("cuda:1", AT_ONCE) == f"cuda:1 cannot be read: {reason}"
+        assert busy_reason("cuda:1", AT_ONCE) == f"cuda:1 cannot be read: {reason}"
 
     def test_it_looks_for_a_while(self, gpus: Callable[..., None]) -> None:
         """A period after each look, which is not waited for once somebody was seen."""
         slept: list[float] = []
         gpus(CARD)
-        assert why_busy("cuda:0", IdleRule(samples=3, period=1.0), sleep=slept.append) is None
+        assert busy_reason("cuda:0", IdleRule(samples=3, period=1.0), sleep=slept.append) is None
         assert slept == [1.0] * 3
         gpus(replace(CARD, utilization=0.5))
-        assert why_busy("cuda:0", IdleRule(samples=3, period=1.0), sleep=slept.append) is not None
+        assert busy_reason("cuda:0", IdleRule(samples=3, period=1.0), sleep=slept.append) is not None
         assert slept == [1.0] * 3

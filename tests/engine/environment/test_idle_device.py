@@ -22,7 +22,7 @@ def busy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, str]:
     """Give what is busy, by device."""
     reasons: dict[str, str] = {}
     monkeypatch.setattr("modeldyno.engine.environment.device_lock._folder", lambda: tmp_path)
-    monkeypatch.setattr(module, "why_busy", lambda device, _rule: reasons.get(device))
+    monkeypatch.setattr(module, "busy_reason", lambda device, _rule: reasons.get(device))
     return reasons
 
 

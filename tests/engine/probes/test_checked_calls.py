@@ -12,7 +12,7 @@ import pytest
 from modeldyno.base.metrics.call_checks import FEWEST
 from modeldyno.base.metrics.doubt import Doubt
 from modeldyno.base.metrics.measurement_plan import Plan
-from modeldyno.engine.interfaces.probe import Subject
+from modeldyno.engine.interfaces.probe import ProbeContext
 from modeldyno.engine.probes import checked_calls, latency
 from modeldyno.engine.probes.checked_calls import ROUNDS, CheckedCalls
 from modeldyno.models.load_stages import WatchStage
@@ -60,11 +60,11 @@ class Direct:
         return output if isinstance(output, dict) else {"y": np.asarray(output)}
 
 
-def subject_of(session: Direct, size: int, **changes: Any) -> Subject:
+def subject_of(session: Direct, size: int, **changes: Any) -> ProbeContext:
     """Return a model with eight inputs."""
     random = np.random.default_rng(0)
     feeds = tuple({"x": random.random((1, size), np.float32)} for _ in range(8))
-    return Subject(
+    return ProbeContext(
         model=a_model(),
         session=cast("Session", session),
         calls=tuple(map(session.prepare, feeds)),
@@ -197,7 +197,7 @@ def test_code_of_ours_that_is_cold_is_no_work_of_the_model(monkeypatch: pytest.M
     assert "lazy-output" not in codes
 
 
-def _clocked(monkeypatch: pytest.MonkeyPatch, seconds: float) -> tuple[Clock, Direct, Subject]:
+def _clocked(monkeypatch: pytest.MonkeyPatch, seconds: float) -> tuple[Clock, Direct, ProbeContext]:
     """Return a model whose calls take some seconds of a clock that they alone move."""
     clock = Clock()
     for name in ("perf_counter", "perf_counter_ns"):
@@ -215,7 +215,7 @@ def _clocked(monkeypatch: pytest.MonkeyPatch, seconds: float) -> tuple[Clock, Di
     return clock, session, subject_of(session, 16)
 
 
-def _plain_calls(subject: Subject, seconds: float) -> Callable[[int], Samples]:
+def _plain_calls(subject: ProbeContext, seconds: float) -> Callable[[int], Samples]:
     def draw(n: int) -> Samples:
         for _ in range(n):
             subject.calls[0]()
@@ -239,7 +239,7 @@ def test_new_inputs_are_made_in_the_profilers_own_stage() -> None:
     with CheckedCalls(subject=subject, draw=np.zeros) as checked:
         assert len(checked.new) == ROUNDS
 
-    assert set(made) == {WatchStage.OURS}
+    assert set(made) == {WatchStage.PROFILER}
     assert stages[-1] is WatchStage.TIMED
     assert not checked.new
 

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from modeldyno.base.errors import RequestError
-from modeldyno.base.job.probe_options import Observation
+from modeldyno.base.job.probe_options import ProbeOptions
 from modeldyno.base.metrics.doubt import Doubt
 from modeldyno.base.metrics.measurement import Distribution, Measurement
 from modeldyno.base.metrics.measurement_plan import Plan
 from modeldyno.base.result.result import Progressed
 from modeldyno.engine.interfaces import probe as probe_interfaces
-from modeldyno.engine.interfaces.probe import Subject
+from modeldyno.engine.interfaces.probe import ProbeContext
 from modeldyno.engine.interfaces.session import CanGenerate
 from modeldyno.engine.probes import generate
 from modeldyno.models.interface import Feed
@@ -115,14 +115,16 @@ def session(monkeypatch: pytest.MonkeyPatch) -> Session:
     return made
 
 
-def subject(session: Session, prompts: tuple[int, ...], generated: tuple[int, ...], **more: Any) -> Subject:
+def subject(
+    session: Session, prompts: tuple[int, ...], generated: tuple[int, ...], **more: Any
+) -> ProbeContext:
     """Ask for these lengths."""
-    observation = Observation(prompts=prompts, generated=generated)
-    plain = Subject(model=a_model(), session=session, feeds=(FEED,), samples=2, observation=observation)
+    observation = ProbeOptions(prompts=prompts, generated=generated)
+    plain = ProbeContext(model=a_model(), session=session, feeds=(FEED,), samples=2, observation=observation)
     return replace(plain, **more)
 
 
-def measured(subject: Subject, **plan: Any) -> dict[tuple[str, str], Any]:
+def measured(subject: ProbeContext, **plan: Any) -> dict[tuple[str, str], Any]:
     """Give the measurements by metric and scope: numbers, and the medians of distributions."""
     measurements = [m for m in generate.measure(subject, Plan(**plan)) if isinstance(m, Measurement)]
     return {
@@ -135,7 +137,7 @@ class TestGenerate(ProbeSuite):
     name = "generate"
 
     @pytest.fixture
-    def subject(self) -> Subject:
+    def subject(self) -> ProbeContext:
         """Two lengths of a decoder that takes no time."""
         return subject(Session(), (4, 8), (12,))
 

@@ -14,13 +14,13 @@ import pytest
 
 from modeldyno.base.errors import RequestError, is_out_of_memory
 from modeldyno.base.job.input_spec import InputSpec
-from modeldyno.base.job.static_options import Inspection, Mode
+from modeldyno.base.job.static_options import Mode, StaticOptions
 from modeldyno.base.metrics.doubt import Doubt
 from modeldyno.base.metrics.measurement import Measurement
 from modeldyno.base.metrics.measurement_plan import Plan
 from modeldyno.base.result.static_data import MemoryItem
 from modeldyno.engine.environment import machine
-from modeldyno.engine.interfaces.probe import Subject
+from modeldyno.engine.interfaces.probe import ProbeContext
 from modeldyno.engine.interfaces.session import HasAllocator, HasMemory
 from modeldyno.engine.probes import largest_batch
 from modeldyno.engine.probes.largest_batch import BatchTrials, search_largest
@@ -99,9 +99,9 @@ class Trained(Session):
         return self.call(10 * self.size)
 
 
-def subject(session: Session, **more: Any) -> Subject:
+def subject(session: Session, **more: Any) -> ProbeContext:
     feeds = ({"x": np.zeros((1, 4), "float32")},)
-    return Subject(model=MODEL, session=session, feeds=feeds, calls=(lambda: None,), **more)
+    return ProbeContext(model=MODEL, session=session, feeds=feeds, calls=(lambda: None,), **more)
 
 
 def find_largest_batch(
@@ -120,9 +120,9 @@ class TestSuite(ProbeSuite):
     name = "largest-batch"
 
     @pytest.fixture
-    def subject(self) -> Subject:
+    def subject(self) -> ProbeContext:
         """A session and a limit."""
-        return subject(Session(), inspection=Inspection(memory=10_000))
+        return subject(Session(), inspection=StaticOptions(memory=10_000))
 
 
 def test_the_fakes_have_the_capabilities() -> None:
@@ -144,7 +144,7 @@ def test_the_prediction_is_for_the_same_room() -> None:
     """What an analysis says of the bytes that were searched stands beside the answer, under their number."""
     model = replace(MODEL, graph=analysable)
     for graph_of, expected in ((model, [90.0]), (MODEL, []), (replace(model, graph=_unanalysable), [])):
-        limited = replace(subject(Session(), inspection=Inspection(memory=10_000)), model=graph_of)
+        limited = replace(subject(Session(), inspection=StaticOptions(memory=10_000)), model=graph_of)
         yielded = list(largest_batch.measure(limited, Plan(max_time=60.0)))
         answers = {m.scope: m.value for m in yielded if isinstance(m, Measurement)}
         assert answers["measured"] == 90
@@ -179,7 +179,7 @@ def test_the_search_ends_where_nothing_more_is_tried() -> None:
 def test_a_stated_limit_is_found_to_the_sample() -> None:
     """(10,050 - 1000) / 100 samples fit; no batch beyond the limit is ever tried."""
     session = Session()
-    answer, doubts = find_largest_batch(session, inspection=Inspection(memory=10_050))
+    answer, doubts = find_largest_batch(session, inspection=StaticOptions(memory=10_050))
     assert (answer, doubts) == (90, [])
     assert max(session.sizes) == 90
     assert len(session.sizes) < 14
@@ -214,7 +214,7 @@ def test_another_error_is_no_answer() -> None:
 
 def test_training_steps_are_tried_in_training() -> None:
     """They take ten times as much here."""
-    inspection = Inspection(memory=10_050, mode=Mode.TRAIN)
+    inspection = StaticOptions(memory=10_050, mode=Mode.TRAIN)
     assert find_largest_batch(Trained(), inspection=inspection)[0] == 9
     with pytest.raises(RequestError, match="cannot train"):
         find_largest_batch(Session(), inspection=inspection)
@@ -244,14 +244,14 @@ def test_a_limit_beyond_the_machine_is_cut_to_it(monkeypatch: pytest.MonkeyPatch
     used = psutil.Process().memory_info().rss
     monkeypatch.setattr(machine, "memory_limit", lambda: used // 2)
     with pytest.raises(RequestError, match="before any batch"):
-        find_largest_batch(Session(), inspection=Inspection(memory=10**15))
+        find_largest_batch(Session(), inspection=StaticOptions(memory=10**15))
 
 
 def test_when_the_time_is_up_the_search_says_so() -> None:
     """What ran so far is told, with a doubt."""
     session = Session()
     answer, doubts = find_largest_batch(
-        session, inspection=Inspection(memory=10**6), interrupted=lambda: len(session.sizes) > 4
+        session, inspection=StaticOptions(memory=10**6), interrupted=lambda: len(session.sizes) > 4
     )
     assert answer in {4, 8}
     assert [doubt.code for doubt in doubts] == ["time-limit"]
@@ -286,7 +286,7 @@ def test_errors_that_tell_of_spent_memory(error: Exception, *, spent: bool) -> N
 
 def test_a_batch_of_one_that_does_not_run_is_told() -> None:
     """Nothing fits: there is no answer, and the doubt says what one sample takes and what there is."""
-    answer, doubts = find_largest_batch(Session(), inspection=Inspection(memory=WEIGHTS))
+    answer, doubts = find_largest_batch(Session(), inspection=StaticOptions(memory=WEIGHTS))
 
     assert answer is None
     assert [each.code for each in doubts] == ["largest-batch"]

@@ -12,13 +12,13 @@ import pytest
 
 from modeldyno.base.errors import RequestError
 from modeldyno.base.job.devices import DevicePeaks
-from modeldyno.base.job.probe_options import Observation
+from modeldyno.base.job.probe_options import ProbeOptions
 from modeldyno.base.metrics.doubt import Doubt
 from modeldyno.base.metrics.measurement import Distribution, Measurement
 from modeldyno.base.metrics.measurement_plan import Plan
 from modeldyno.base.result.trace_data import Span, TraceReport
 from modeldyno.engine.environment import peaks
-from modeldyno.engine.interfaces.probe import Subject
+from modeldyno.engine.interfaces.probe import ProbeContext
 from modeldyno.engine.interfaces.session import HasLayers, Layers
 from modeldyno.engine.probes import layers
 from modeldyno.engine.runtime.engine import run
@@ -71,9 +71,9 @@ class Watchable:
         def spans(since: int) -> Sequence[Sequence[Span]]:
             return [] if self.lost else [self._spans(seconds, named) for seconds in made[since:]]
 
-        toll = HookOverhead(inside=self.inside)
+        overhead = HookOverhead(inside=self.inside)
         try:
-            yield Layers(call=call, spans=spans, toll=toll, doubts=(UNSEEN,))
+            yield Layers(call=call, spans=spans, overhead=overhead, doubts=(UNSEEN,))
         finally:
             self.events.append("left")
 
@@ -87,9 +87,11 @@ class Watchable:
         return [whole, *(each for each in (inner, other) if named(each.path, each.kind))]
 
 
-def a_subject(session: Watchable, **changes: Any) -> Subject:
+def a_subject(session: Watchable, **changes: Any) -> ProbeContext:
     """Let a session be measured."""
-    subject = Subject(model=a_model(), session=session, calls=(session.prepare({}),), feeds=({},), samples=1)
+    subject = ProbeContext(
+        model=a_model(), session=session, calls=(session.prepare({}),), feeds=({},), samples=1
+    )
     return replace(subject, **changes)
 
 
@@ -97,7 +99,7 @@ PLAN = Plan(min_time=0.02, min_runs=5, max_time=2.0, precision=0.5)
 
 
 def measure_layers(
-    subject: Subject, plan: Plan = PLAN
+    subject: ProbeContext, plan: Plan = PLAN
 ) -> tuple[dict[tuple[str, str], Measurement], TraceReport | None, list[Doubt]]:
     """Give what the probe gives, sorted."""
     yielded = list(layers.measure(subject, plan))
@@ -111,7 +113,7 @@ class TestLayers(ProbeSuite):
     plan = PLAN
 
     @pytest.fixture
-    def subject(self) -> Subject:
+    def subject(self) -> ProbeContext:
         """A session that can be watched."""
         return a_subject(Watchable())
 
@@ -217,7 +219,7 @@ def test_operations_that_are_known_become_a_rate() -> None:
 
 def test_only_what_is_named_is_watched() -> None:
     """Neither the other modules nor what holds them has a time, and what is left is no doubt."""
-    subject = a_subject(Watchable(), observation=Observation(layers=("norm",)))
+    subject = a_subject(Watchable(), observation=ProbeOptions(layers=("norm",)))
     numbers, activity, doubts = measure_layers(subject)
 
     assert activity is not None

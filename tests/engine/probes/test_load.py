@@ -18,7 +18,7 @@ import pytest
 
 from modeldyno.base.errors import RequestError
 from modeldyno.base.job.load_spec import Arrivals, Load
-from modeldyno.base.job.probe_options import Observation
+from modeldyno.base.job.probe_options import ProbeOptions
 from modeldyno.base.metrics.measurement import Distribution, Measurement
 from modeldyno.base.metrics.measurement_plan import Plan
 from modeldyno.engine.runtime.engine import run
@@ -197,7 +197,7 @@ def test_a_goodput_counts_what_is_within_the_bound(steady: str) -> None:
 def test_every_request_can_be_had(steady: str, tmp_path: Path, suffix: str) -> None:
     """Records are written in the format of their suffix, all of them."""
     path = tmp_path / f"records{suffix}"
-    result = loaded(steady, Load(concurrency=1), observation=Observation(records=str(path)))
+    result = loaded(steady, Load(concurrency=1), observation=ProbeOptions(records=str(path)))
     (artifact,) = result.artifacts
     assert artifact.name == "records"
     assert rows(path) > len(spread(result, "latency"))
@@ -236,7 +236,7 @@ def test_the_first_token_comes_when_the_server_has_made_it(tmp_path: Path) -> No
     path = tmp_path / "records.npz"
     with serve_in_subprocess("--pace", "0.02", "--service", "constant:0.01") as running:
         url = f"http://127.0.0.1:{running.port}#echo,protocol=openai"
-        observation = Observation(records=str(path))
+        observation = ProbeOptions(records=str(path))
         load, settings = Load(concurrency=1, requests=10), {"max_tokens": 4}
         request = Request(
             model=url, settings=settings, load=load, plan=replace(PLAN, max_time=20), observation=observation

@@ -18,7 +18,7 @@ from modeldyno.base.metrics.measurement import Distribution, Measurement
 from modeldyno.base.metrics.measurement_plan import Plan
 from modeldyno.base.result.request_outcome import RequestOutcome
 from modeldyno.base.result.result import Failure, SecondPassed
-from modeldyno.engine.interfaces.probe import Subject
+from modeldyno.engine.interfaces.probe import ProbeContext
 from modeldyno.engine.interfaces.request_target import Target, Transport
 from modeldyno.engine.interfaces.server_stats import RequestStamps, ServerCounters
 from modeldyno.serving.load.request_log import COLUMNS, Records, empty_records
@@ -137,7 +137,7 @@ def run_probe(
     monkeypatch.setattr("modeldyno.serving.loadgen.driver_pool.run_load_drivers", driving)
     monkeypatch.setattr(load_monitor, "perf_counter", lambda: world.now / SECOND)
     monkeypatch.setattr(load_monitor, "monotonic_ns", lambda: world.now)
-    subject = Subject(model=a_model(), session=world, load=load, watch=watch)
+    subject = ProbeContext(model=a_model(), session=world, load=load, watch=watch)
     return list(probe.measure(subject, plan or Plan()))
 
 

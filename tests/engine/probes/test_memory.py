@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from modeldyno.base.job.static_options import Inspection, Mode
+from modeldyno.base.job.static_options import Mode, StaticOptions
 from modeldyno.base.metrics.doubt import CODES, Doubt
 from modeldyno.base.metrics.measurement import Measurement
 from modeldyno.base.metrics.measurement_plan import Plan
 from modeldyno.base.result.result import Progressed
 from modeldyno.base.result.static_data import MemoryItem
 from modeldyno.base.result.trace_data import TraceReport
-from modeldyno.engine.interfaces.probe import Subject
+from modeldyno.engine.interfaces.probe import ProbeContext
 from modeldyno.engine.interfaces.session import CanCall, CanTrain, HasMemory
 from modeldyno.engine.probes import memory
 from modeldyno.engine.trace.allocations import AllocationEvent, AllocationRecord, CategorizedMemory
@@ -106,7 +106,7 @@ class Trained(Watched):
 
 
 def measured(session: CanCall, **more: Any) -> list[Any]:
-    subject = Subject(model=a_model(), session=session, feeds=(FEED,), calls=(lambda: None,), **more)
+    subject = ProbeContext(model=a_model(), session=session, feeds=(FEED,), calls=(lambda: None,), **more)
     return list(memory.measure(subject, PLAN))
 
 
@@ -118,9 +118,9 @@ class TestSuite(ProbeSuite):
     name = "memory"
 
     @pytest.fixture
-    def subject(self) -> Subject:
+    def subject(self) -> ProbeContext:
         """A session that tells its allocations."""
-        return Subject(model=a_model(), session=Watched(leaves=4), feeds=(FEED,), calls=(lambda: None,))
+        return ProbeContext(model=a_model(), session=Watched(leaves=4), feeds=(FEED,), calls=(lambda: None,))
 
 
 def test_the_fakes_have_the_capabilities_that_the_probe_asks_for() -> None:
@@ -167,7 +167,7 @@ def test_progress_is_told() -> None:
 def test_a_training_step_has_peaks_by_stage_and_its_state() -> None:
     """Gradients and state as they were seen stand under another scope than those predicted."""
     session = Trained()
-    yielded = measured(session, inspection=Inspection(mode=Mode.TRAIN, optimizer="sgd"))
+    yielded = measured(session, inspection=StaticOptions(mode=Mode.TRAIN, optimizer="sgd"))
     assert session.optimizer == "sgd"
     assert numbers(yielded) == {
         ("allocated_peak", ""): 8,
@@ -183,6 +183,6 @@ def test_a_training_step_has_peaks_by_stage_and_its_state() -> None:
 @pytest.mark.parametrize(("session", "mode"), [(Plain(), Mode.INFERENCE), (Watched(), Mode.TRAIN)])
 def test_a_backend_that_tells_nothing_leaves_the_process(session: CanCall, mode: Mode) -> None:
     """It is said so, and no number is made up."""
-    (doubt,) = measured(session, inspection=Inspection(mode=mode))
+    (doubt,) = measured(session, inspection=StaticOptions(mode=mode))
     assert doubt.code == "process-memory-only"
     assert doubt.code in CODES

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from modeldyno.base.job.probe_options import Observation
+from modeldyno.base.job.probe_options import ProbeOptions
 from modeldyno.base.metrics.doubt import Doubt
 from modeldyno.base.metrics.measurement import Distribution, Measurement
 from modeldyno.base.metrics.measurement_plan import Plan
 from modeldyno.base.result.result import Artifact
 from modeldyno.base.result.trace_data import RedundancyKind, TraceReport
-from modeldyno.engine.interfaces.probe import Subject
+from modeldyno.engine.interfaces.probe import ProbeContext
 from modeldyno.engine.probes import ops
 from modeldyno.engine.trace.dataflow import DataFlow, FlowStep, TensorView
 from modeldyno.engine.trace.op_events import Occurrence, WatchedCalls
@@ -91,9 +91,9 @@ class Refusing(Session):
         raise RuntimeError("no such dispatch")
 
 
-def a_subject(session: Any, **changes: Any) -> Subject:
-    """Make a Subject whose plain calls take a millisecond."""
-    made = Subject(model=a_model(), session=session, calls=(KnownLatency(0.001),), feeds=(FEED,))
+def a_subject(session: Any, **changes: Any) -> ProbeContext:
+    """Make a ProbeContext whose plain calls take a millisecond."""
+    made = ProbeContext(model=a_model(), session=session, calls=(KnownLatency(0.001),), feeds=(FEED,))
     return replace(made, **changes)
 
 
@@ -111,7 +111,7 @@ class TestOps(ProbeSuite):
     name = "ops"
 
     @pytest.fixture
-    def subject(self) -> Subject:
+    def subject(self) -> ProbeContext:
         """Give a session with operators and a flow."""
         return a_subject(Following())
 
@@ -167,7 +167,7 @@ def test_an_interruption_leaves_it_at_one_call() -> None:
     """What the first call told is told; nothing is followed or traced."""
     session = Following()
     yielded = measured(
-        session, interrupted=lambda: True, observation=Observation(trace="/nowhere/trace.json")
+        session, interrupted=lambda: True, observation=ProbeOptions(trace="/nowhere/trace.json")
     )
     assert session.requests == [(1, None)]
     assert [type(each) for each in yielded] == [*[Measurement] * 4, TraceReport]
@@ -199,7 +199,7 @@ class TestTrace:
     def test_it_belongs_to_the_result(self, tmp_path: Path) -> None:
         """A trace of a few calls is kept, with its path and digest."""
         session, path = Session(), tmp_path / "trace.json"
-        *_, kept = measured(session, observation=Observation(trace=str(path)))
+        *_, kept = measured(session, observation=ProbeOptions(trace=str(path)))
 
         assert session.requests[-1] == (ops.TRACED, path)
         assert kept == Artifact(name="trace", path=str(path), digest=f"sha256:{sha256(b'{}').hexdigest()}")
@@ -211,17 +211,17 @@ class TestTrace:
         monkeypatch.setattr(ops, "LARGEST", ops.LARGEST // 100)
         path = tmp_path / "trace.json"
         half, larger = Session(events=2_000), Session(events=20_000)
-        measured(half, observation=Observation(trace=str(path)))
+        measured(half, observation=ProbeOptions(trace=str(path)))
         assert half.requests[-1] == (2, path)
         path.unlink()
 
-        doubted = doubts(measured(larger, observation=Observation(trace=str(path))))
+        doubted = doubts(measured(larger, observation=ProbeOptions(trace=str(path))))
         assert "20,000 events" in doubted["no-trace"]
         assert not path.exists()
 
     def test_a_place_that_cannot_be_written_is_one_sentence(self, tmp_path: Path) -> None:
         """The summary stays."""
         path = tmp_path / "none" / "trace.json"
-        yielded = measured(Session(), observation=Observation(trace=str(path)))
+        yielded = measured(Session(), observation=ProbeOptions(trace=str(path)))
         assert doubts(yielded)["no-trace"] == (f"no trace was written: No such file or directory: {path}")
         assert [each for each in yielded if isinstance(each, TraceReport)]

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from modeldyno.base.errors import RequestError
-from modeldyno.base.job.probe_options import Observation
+from modeldyno.base.job.probe_options import ProbeOptions
 from modeldyno.base.metrics.measurement_plan import Plan
 from modeldyno.base.result.result import Artifact
 from modeldyno.engine.data.outputs import load_call
-from modeldyno.engine.interfaces.probe import Subject
+from modeldyno.engine.interfaces.probe import ProbeContext
 from modeldyno.engine.probes import outputs
 from modeldyno.testing.fakes import a_model
 
@@ -35,11 +35,11 @@ class Doubling:
         return {} if output is None else {"y": output}
 
 
-def subject(path: Path | None, session: Doubling | None = None) -> Subject:
+def subject(path: Path | None, session: Doubling | None = None) -> ProbeContext:
     """Make what the probe looks at."""
     made, feed = session or Doubling(), {"x": GIVEN}
-    observation = Observation(outputs=None if path is None else str(path))
-    return Subject(
+    observation = ProbeOptions(outputs=None if path is None else str(path))
+    return ProbeContext(
         model=a_model(), session=made, calls=(made.prepare(feed),), feeds=(feed,), observation=observation
     )
 

@@ -14,7 +14,7 @@ from modeldyno.base.metrics.measurement import Distribution, Measurement
 from modeldyno.base.metrics.measurement_plan import Plan
 from modeldyno.base.metrics.metric import END_TO_END, CallStage
 from modeldyno.engine.interfaces import probe as probe_interfaces
-from modeldyno.engine.interfaces.probe import Subject
+from modeldyno.engine.interfaces.probe import ProbeContext
 from modeldyno.engine.probes import stages
 from modeldyno.testing.fakes import a_model
 from modeldyno.testing.known_latency import KnownLatency
@@ -76,17 +76,17 @@ class Pipeline:
         self.taken.append(outputs)
         self.calls += 1
 
-    def subject(self, **changes: Any) -> Subject:
+    def subject(self, **changes: Any) -> ProbeContext:
         """Return what is measured."""
         functions = {"preprocess": (self.make,), "postprocess": self.finish, **changes}
-        return Subject(model=a_model(), session=self, calls=(lambda: None,), feeds=(FEED,), **functions)
+        return ProbeContext(model=a_model(), session=self, calls=(lambda: None,), feeds=(FEED,), **functions)
 
 
 class TestSuite(ProbeSuite):
     name = "stages"
 
     @pytest.fixture
-    def subject(self) -> Subject:
+    def subject(self) -> ProbeContext:
         """Stages of a fraction of a millisecond."""
         return Pipeline(spin=KnownLatency(0.0002)).subject()
 
@@ -101,7 +101,7 @@ def pipeline(monkeypatch: pytest.MonkeyPatch) -> Pipeline:
     return made
 
 
-def measured(subject: Subject, plan: Plan) -> dict[str, Distribution]:
+def measured(subject: ProbeContext, plan: Plan) -> dict[str, Distribution]:
     """Return the latency by scope."""
     latencies = [each for each in stages.measure(subject, plan) if isinstance(each, Measurement)]
     assert {each.metric for each in latencies} == {"latency"}

@@ -18,13 +18,13 @@ from modeldyno.base.job.devices import DEVICES
 from modeldyno.base.job.input_spec import InputSpec
 from modeldyno.base.job.knob import configure
 from modeldyno.base.job.model_ref import ModelRef
-from modeldyno.base.job.static_options import Inspection, Mode
+from modeldyno.base.job.static_options import Mode, StaticOptions
 from modeldyno.base.metrics.measurement import Measurement
 from modeldyno.base.metrics.measurement_plan import Plan
 from modeldyno.base.result.static_data import StaticReport
 from modeldyno.engine.backends.torch import backend as torch_backend
 from modeldyno.engine.environment import peaks
-from modeldyno.engine.interfaces.probe import Subject
+from modeldyno.engine.interfaces.probe import ProbeContext
 from modeldyno.engine.probes import static
 from modeldyno.models.loaders import live_object as live
 from modeldyno.models.loaders import torch as torch_loader
@@ -72,20 +72,20 @@ class TestLive(ProbeSuite):
     name = "static"
 
     @pytest.fixture
-    def subject(self, model: Model) -> Subject:
+    def subject(self, model: Model) -> ProbeContext:
         """Look at a live module."""
-        inspection = Inspection(modules=True, devices=("a100",), vary={"batch": (1, 4)}, memory=10**6)
-        return Subject(model=model, inspection=inspection)
+        inspection = StaticOptions(modules=True, devices=("a100",), vary={"batch": (1, 4)}, memory=10**6)
+        return ProbeContext(model=model, inspection=inspection)
 
 
 def measured(
-    model: Model, inspection: Inspection, inputs: tuple[InputSpec, ...] = (), batch_size: int | None = None
+    model: Model, inspection: StaticOptions, inputs: tuple[InputSpec, ...] = (), batch_size: int | None = None
 ) -> tuple[dict[tuple[str, str], float], StaticReport, list[Doubt]]:
     """Give the numbers by metric and scope, the outline, and the doubts."""
     numbers: dict[tuple[str, str], float] = {}
     outlines: list[StaticReport] = []
     doubts: list[Doubt] = []
-    subject = Subject(model=model, inspection=inspection, inputs=inputs, batch_size=batch_size)
+    subject = ProbeContext(model=model, inspection=inspection, inputs=inputs, batch_size=batch_size)
     for item in static.measure(subject, Plan()):
         match item:
             case Measurement():
@@ -101,7 +101,7 @@ def measured(
 
 def test_the_whole_has_its_numbers(model: Model) -> None:
     """Weights, work, traffic and memory of a call at the sizes that were asked for, without a doubt."""
-    numbers, outline, doubts = measured(model, Inspection(), batch_size=3)
+    numbers, outline, doubts = measured(model, StaticOptions(), batch_size=3)
 
     assert numbers["macs", ""] == 3 * ONE
     assert numbers["coverage", ""] == 1.0
@@ -122,7 +122,7 @@ def test_the_whole_has_its_numbers(model: Model) -> None:
 
 def test_modules_have_their_numbers_if_they_are_asked_for(model: Model) -> None:
     """Each module has its work and weights, which add up to the whole; without asking there are none."""
-    numbers, _, _ = measured(model, Inspection(modules=True), batch_size=2)
+    numbers, _, _ = measured(model, StaticOptions(modules=True), batch_size=2)
     macs = {scope: value for (metric, scope), value in numbers.items() if metric == "macs"}
 
     assert macs["stem"] == 2 * STEM
@@ -131,7 +131,7 @@ def test_modules_have_their_numbers_if_they_are_asked_for(model: Model) -> None:
     assert macs["head"] == macs["head.1"] == 2 * HEAD
     assert macs[""] - macs["stem"] - macs["block"] - macs["head"] == 4 * PRODUCT
     assert numbers["parameters", "head.1"] == 45
-    assert not [s for _, s in measured(model, Inspection())[0] if s in {"stem", "block", "head"}]
+    assert not [s for _, s in measured(model, StaticOptions())[0] if s in {"stem", "block", "head"}]
 
 
 @pytest.mark.parametrize("mode", list(Mode))
@@ -139,7 +139,7 @@ def test_a_grid_is_what_its_points_are(model: Model, mode: Mode) -> None:
     """Numbers at other sizes, by polynomials, are those of a look at each size."""
     sizes = (1, 2, 3, 7, 64, 1000)
     _, outline, _ = measured(
-        model, Inspection(vary={"batch": sizes}, mode=mode, optimizer="sgd", devices=("a100",))
+        model, StaticOptions(vary={"batch": sizes}, mode=mode, optimizer="sgd", devices=("a100",))
     )
 
     assert not outline.traced
@@ -147,7 +147,9 @@ def test_a_grid_is_what_its_points_are(model: Model, mode: Mode) -> None:
     assert [point.sizes for point in outline.points] == [{"batch": size} for size in sizes]
     for point in outline.points:
         alone, _, _ = measured(
-            model, Inspection(mode=mode, optimizer="sgd", devices=("a100",)), batch_size=point.sizes["batch"]
+            model,
+            StaticOptions(mode=mode, optimizer="sgd", devices=("a100",)),
+            batch_size=point.sizes["batch"],
         )
         for name, value in point.values.items():
             metric, _, device = name.partition("@")
@@ -159,9 +161,9 @@ def test_more_than_the_model_takes_is_doubted(model: Model) -> None:
     limited = replace(model, limits={"batch": 3})
 
     for largest, expected in ((3, []), (4, ["beyond-limit"])):
-        inspection = Inspection(vary={"batch": (1, largest)})
+        inspection = StaticOptions(vary={"batch": (1, largest)})
         assert [doubt.code for doubt in measured(limited, inspection)[2]] == expected
-    (doubt,) = measured(limited, Inspection(), batch_size=5)[2]
+    (doubt,) = measured(limited, StaticOptions(), batch_size=5)[2]
     assert doubt.seen == "batch is up to 5, but the model declares a maximum of 3"
 
 
@@ -173,7 +175,7 @@ def test_peaks_that_were_measured_beside_other_work_are_doubted(
     monkeypatch.setattr(
         peaks, "local_device", lambda _dtype: replace(DEVICES["a100"], name="here", busy=busy)
     )
-    numbers, _, doubts = measured(model, Inspection(devices=("here",)))
+    numbers, _, doubts = measured(model, StaticOptions(devices=("here",)))
 
     assert numbers["roofline_latency", "here"] > 0
     assert [doubt.code for doubt in doubts] == (["busy-peaks"] if busy else [])
@@ -182,12 +184,12 @@ def test_peaks_that_were_measured_beside_other_work_are_doubted(
 def test_a_dimension_that_no_input_has_is_refused(model: Model) -> None:
     """A size is asked for of dimensions that there are."""
     with pytest.raises(RequestError, match="no dimension 'seq'"):
-        measured(model, Inspection(vary={"seq": (1, 2)}))
+        measured(model, StaticOptions(vary={"seq": (1, 2)}))
 
 
 def test_training_has_phases(model: Model) -> None:
     """A training step has its work by phase, its gradients and its optimiser's state."""
-    numbers, _, _ = measured(model, Inspection(mode=Mode.TRAIN), batch_size=2)
+    numbers, _, _ = measured(model, StaticOptions(mode=Mode.TRAIN), batch_size=2)
     forward, backward, update = (
         numbers["macs", f"phase {phase}"] for phase in ("forward", "backward", "update")
     )
@@ -202,23 +204,23 @@ def test_training_has_phases(model: Model) -> None:
 
 def test_devices_give_estimates(model: Model) -> None:
     """Each device that is asked for has its peaks and two bounds; one after the other takes longer."""
-    numbers, _, _ = measured(model, Inspection(devices=("a100", "h100")), batch_size=2)
+    numbers, _, _ = measured(model, StaticOptions(devices=("a100", "h100")), batch_size=2)
 
     for device in ("a100", "h100"):
         assert 0 < numbers["roofline_latency", device] <= numbers["eager_latency", device] < 1
         assert numbers["peak_flops", device] > 1e12
         assert numbers["peak_bandwidth", device] > 1e11
-    assert not [m for m, s in measured(model, Inspection())[0] if m.endswith("_latency")]
+    assert not [m for m, s in measured(model, StaticOptions())[0] if m.endswith("_latency")]
 
 
 def test_memory_gives_the_largest_batch(model: Model) -> None:
     """The batch that is found fits the memory, and the next one does not."""
     memory = 50 * 10**6
-    numbers, _, _ = measured(model, Inspection(memory=memory))
+    numbers, _, _ = measured(model, StaticOptions(memory=memory))
     largest = int(numbers["largest_batch", ""])
 
     fits, more = (
-        measured(model, Inspection(), batch_size=size)[0]["memory_peak", ""]
+        measured(model, StaticOptions(), batch_size=size)[0]["memory_peak", ""]
         for size in (largest, largest + 1)
     )
     assert fits <= memory < more
@@ -227,7 +229,7 @@ def test_memory_gives_the_largest_batch(model: Model) -> None:
 def test_sizes_may_be_given_with_the_inputs(model: Model) -> None:
     """An input whose shape is given has it, whatever the example was."""
     numbers, outline, _ = measured(
-        model, Inspection(), inputs=(InputSpec(name="pixels", shape=(5, 3, 6, 6), dtype="float32"),)
+        model, StaticOptions(), inputs=(InputSpec(name="pixels", shape=(5, 3, 6, 6), dtype="float32"),)
     )
     assert numbers["macs", ""] == 5 * ONE
     assert outline.sizes == {"batch": 5}
@@ -237,12 +239,14 @@ def test_a_wrong_shape_is_refused(model: Model) -> None:
     """A shape that the module cannot take is refused with the module and the shape."""
     wrong = (InputSpec(name="pixels", shape=(5, 4, 6, 6), dtype="float32"),)
     with pytest.raises(RequestError, match=r"pixels"):
-        measured(model, Inspection(), inputs=wrong)
+        measured(model, StaticOptions(), inputs=wrong)
 
 
 def test_a_model_without_a_graph_has_its_weights_only() -> None:
     """Where no graph is known there is no work to tell, and no outline."""
-    yielded = list(static.measure(Subject(model=a_model(), inspection=Inspection(modules=True)), Plan()))
+    yielded = list(
+        static.measure(ProbeContext(model=a_model(), inspection=StaticOptions(modules=True)), Plan())
+    )
 
     assert all(isinstance(each, Measurement) for each in yielded)
     assert {m.metric for m in yielded if isinstance(m, Measurement)} >= {"parameters", "weight_bytes"}
@@ -283,7 +287,7 @@ def test_whole_numbers_of_an_example_are_those_that_steer(tmp_path: Path, exampl
     file.write_text(COUNTING.replace("{example}", example), encoding="utf-8")
     model = torch_loader.look(ModelRef(scheme="torch", locator=f"{file}:make"), seed=0, trust=False)
 
-    assert measured(model, Inspection())[0]["macs", ""] == 10 * 8 * 4
+    assert measured(model, StaticOptions())[0]["macs", ""] == 10 * 8 * 4
 
 
 class Padded(nn.Module):
@@ -303,7 +307,7 @@ class Padded(nn.Module):
 def test_packed_sequences_cost_what_their_lengths_say() -> None:
     """A recurrent layer over packed sequences has the MACs of the steps that there are, and no more."""
     ref = live.offer(Padded(), example=(torch.zeros(3, 10, 8), torch.tensor([2, 10, 5])))
-    numbers, outline, _ = measured(live.look(ref, seed=0, trust=False), Inspection())
+    numbers, outline, _ = measured(live.look(ref, seed=0, trust=False), StaticOptions())
     live.withdraw(ref)
 
     assert numbers["macs", ""] == (2 + 10 + 5) * 3 * 16 * (8 + 16)
@@ -316,7 +320,7 @@ def test_lengths_that_no_sequence_has_are_refused(length: int) -> None:
     """A length that torch refuses is refused by the analysis, with those that there may be."""
     ref = live.offer(Padded(), example=(torch.zeros(3, 10, 8), torch.tensor([2, length, 5])))
     with pytest.raises(RequestError, match=f"length of {length}; lengths are 1 to 10, such as --input"):
-        measured(live.look(ref, seed=0, trust=False), Inspection())
+        measured(live.look(ref, seed=0, trust=False), StaticOptions())
     live.withdraw(ref)
 
 
@@ -336,13 +340,13 @@ def test_the_hint_names_a_shape_that_the_model_takes(layers: tuple[nn.Module, ..
     ref = live.offer(nn.Sequential(*layers))
     tried = "" if shape == "batchx3x224x224" else ", which it accepts"
     with pytest.raises(RequestError, match=f"such as --input input={shape}{tried}, or a file of data"):
-        measured(live.look(ref, seed=0, trust=False), Inspection())
+        measured(live.look(ref, seed=0, trust=False), StaticOptions())
     live.withdraw(ref)
 
 
 def test_modules_tell_the_shapes_that_they_give(model: Model) -> None:
     """Each module tells what its call gave, views included, and a convolution its kernel."""
-    _, outline, _ = measured(model, Inspection(), batch_size=3)
+    _, outline, _ = measured(model, StaticOptions(), batch_size=3)
     shapes = {module.path: (module.output, module.kernel) for module in outline.modules}
 
     assert shapes[""] == shapes["head"] == shapes["head.1"] == ("3x5 float32", "")
@@ -373,7 +377,7 @@ def test_lists_and_dicts_are_inputs() -> None:
     module = Nested().eval()
     ref = live.offer(module, example=(rows, more))
     model = live.load(ref, seed=0, trust=False)
-    numbers, _, _ = measured(model, Inspection())
+    numbers, _, _ = measured(model, StaticOptions())
 
     assert numbers["macs", ""] == (2 + 3 + 5) * 8 * 4
     assert model.example is not None

@@ -10,7 +10,7 @@ import pytest
 
 from modeldyno.base.metrics.measurement import Distribution, Measurement
 from modeldyno.base.metrics.measurement_plan import Plan
-from modeldyno.engine.interfaces.probe import Subject
+from modeldyno.engine.interfaces.probe import ProbeContext
 from modeldyno.engine.probes import throughput
 
 if TYPE_CHECKING:
@@ -28,18 +28,18 @@ def made() -> list[int]:
 
 
 @pytest.fixture
-def subject(made: list[int]) -> Subject:
+def subject(made: list[int]) -> ProbeContext:
     """A model of which 20 ms calls are known, in batches of 4."""
     known = Measurement(metric="latency", value=Distribution.of(CALLS))
-    return Subject(model=None, calls=(lambda: made.append(1),), samples=4, known=(known,))  # type: ignore[arg-type]
+    return ProbeContext(model=None, calls=(lambda: made.append(1),), samples=4, known=(known,))  # type: ignore[arg-type]
 
 
-def rates(subject: Subject) -> dict[str, Any]:
+def rates(subject: ProbeContext) -> dict[str, Any]:
     """Measure, and return the rates with their intervals."""
     return {m.metric: m for m in throughput.measure(subject, PLAN) if isinstance(m, Measurement)}
 
 
-def test_long_calls_of_the_latency_give_the_rate(subject: Subject, made: list[int]) -> None:
+def test_long_calls_of_the_latency_give_the_rate(subject: ProbeContext, made: list[int]) -> None:
     """By their mean and its interval, without another call."""
     by_metric = rates(subject)
 
@@ -61,7 +61,7 @@ def test_long_calls_of_the_latency_give_the_rate(subject: Subject, made: list[in
     ids=["short", "few", "imprecise"],
 )
 def test_other_calls_do_not(
-    subject: Subject, made: list[int], change: Callable[[np.ndarray], np.ndarray]
+    subject: ProbeContext, made: list[int], change: Callable[[np.ndarray], np.ndarray]
 ) -> None:
     """Then blocks of calls are timed."""
     known = Measurement(metric="latency", value=Distribution.of(change(CALLS)))
@@ -70,7 +70,7 @@ def test_other_calls_do_not(
     assert made
 
 
-def test_without_a_latency_blocks_are_timed(subject: Subject, made: list[int]) -> None:
+def test_without_a_latency_blocks_are_timed(subject: ProbeContext, made: list[int]) -> None:
     """Also where the latency is void, or of a part of the model."""
     for known in (
         (),

@@ -10,7 +10,7 @@ from modeldyno.base.metrics.measurement import Measurement
 from modeldyno.base.metrics.measurement_plan import Plan
 from modeldyno.base.metrics.stop_rule import measure_until_stable
 from modeldyno.base.result.result import Progressed
-from modeldyno.engine.interfaces.probe import Subject
+from modeldyno.engine.interfaces.probe import ProbeContext
 from modeldyno.engine.probes import latency, static, throughput, timing_loop
 from modeldyno.testing.fakes import a_model
 from modeldyno.testing.known_latency import KnownLatency
@@ -97,7 +97,7 @@ def test_the_clock_is_measured() -> None:
 def test_latency_finds_the_truth() -> None:
     """The samples are the callable's own record of its last calls, each a little longer."""
     truth = KnownLatency(0.002)
-    measurement, *_ = latency.measure(Subject(model=a_model(), calls=(truth,)), PLAN)
+    measurement, *_ = latency.measure(ProbeContext(model=a_model(), calls=(truth,)), PLAN)
     samples = list(measurement.value.samples())  # type: ignore[union-attr]
     own = [ns * 1e-9 for ns in truth.record[-len(samples) :]]
     excess = sorted(ours / theirs for ours, theirs in zip(samples, own, strict=True))
@@ -110,7 +110,7 @@ def test_latency_finds_the_truth() -> None:
 def test_throughput_counts_samples_and_batches() -> None:
     """A batch of eight every 2 ms is at most 4,000 samples a second, and eight times fewer batches."""
     truth = KnownLatency(0.002)
-    yielded = list(throughput.measure(Subject(model=a_model(), calls=(truth,), samples=8), PLAN))
+    yielded = list(throughput.measure(ProbeContext(model=a_model(), calls=(truth,), samples=8), PLAN))
     samples, batches = (m for m in yielded if isinstance(m, Measurement))
 
     assert samples.interval is not None
@@ -122,7 +122,7 @@ def test_throughput_counts_samples_and_batches() -> None:
 def test_while_measuring_progress_and_provisional_samples_are_told() -> None:
     """Whoever watches could save what there is at any time."""
     events: list[object] = []
-    subject = Subject(model=a_model(), calls=(KnownLatency(0.001),), watch=events.append)
+    subject = ProbeContext(model=a_model(), calls=(KnownLatency(0.001),), watch=events.append)
     list(latency.measure(subject, PLAN))
 
     assert any(isinstance(event, Progressed) and event.stage == "latency: steady" for event in events)
@@ -132,7 +132,7 @@ def test_while_measuring_progress_and_provisional_samples_are_told() -> None:
 def test_interruption_ends_measuring_with_what_there_is() -> None:
     """An interrupted measurement keeps its samples and says why it stopped."""
     truth = KnownLatency(0.001)
-    subject = Subject(model=a_model(), calls=(truth,), interrupted=lambda: len(truth.record) > 300)
+    subject = ProbeContext(model=a_model(), calls=(truth,), interrupted=lambda: len(truth.record) > 300)
     measurement, *doubts = latency.measure(subject, Plan(min_time=60, max_time=100))
 
     assert measurement.value.stop == "interrupted"  # type: ignore[union-attr]
@@ -163,11 +163,11 @@ def test_static_needs_no_session() -> None:
     """What a model weighs is known without running it, as far as the loader knows it."""
     assert {
         m.metric
-        for m in static.measure(Subject(model=a_model(file_bytes=10)), PLAN)
+        for m in static.measure(ProbeContext(model=a_model(file_bytes=10)), PLAN)
         if isinstance(m, Measurement)
     } >= {
         "parameters",
         "weight_bytes",
         "file_bytes",
     }
-    assert list(static.measure(Subject(model=a_model(weights=None)), PLAN)) == []
+    assert list(static.measure(ProbeContext(model=a_model(weights=None)), PLAN)) == []

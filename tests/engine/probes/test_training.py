@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from modeldyno.base.job.static_options import Inspection, Mode
+from modeldyno.base.job.static_options import Mode, StaticOptions
 from modeldyno.base.metrics.measurement import Distribution, Measurement
 from modeldyno.base.metrics.measurement_plan import Plan
 from modeldyno.base.result.result import Progressed
 from modeldyno.engine.interfaces import probe as probe_interfaces
-from modeldyno.engine.interfaces.probe import Subject
+from modeldyno.engine.interfaces.probe import ProbeContext
 from modeldyno.engine.interfaces.session import CanTrain
 from modeldyno.engine.probes import training
 from modeldyno.testing.fakes import a_model
@@ -77,10 +77,10 @@ class TestSuite(ProbeSuite):
     name = "training"
 
     @pytest.fixture
-    def subject(self) -> Subject:
+    def subject(self) -> ProbeContext:
         """Steps of a millisecond."""
         session = Trainer(spin=KnownLatency(0.001))
-        return Subject(model=a_model(), session=session, feeds=(FEED,), calls=(lambda: None,))
+        return ProbeContext(model=a_model(), session=session, feeds=(FEED,), calls=(lambda: None,))
 
 
 @pytest.fixture
@@ -101,11 +101,11 @@ def test_a_trainer_can_train() -> None:
 def test_the_steady_steps_are_timed_with_their_stages(trainer: Trainer) -> None:
     """The slow ones at the beginning are warm-up, of the whole and of each stage alike."""
     events: list[Any] = []
-    subject = Subject(
+    subject = ProbeContext(
         model=a_model(),
         session=trainer,
         feeds=(FEED,),
-        inspection=Inspection(mode=Mode.TRAIN, optimizer="adam"),
+        inspection=StaticOptions(mode=Mode.TRAIN, optimizer="adam"),
         watch=events.append,
     )
     measurements = [
@@ -127,7 +127,9 @@ def test_the_steady_steps_are_timed_with_their_stages(trainer: Trainer) -> None:
 
 def test_an_interrupted_run_keeps_its_steps(trainer: Trainer) -> None:
     """And is doubted."""
-    subject = Subject(model=a_model(), session=trainer, feeds=(FEED,), interrupted=lambda: trainer.steps > 40)
+    subject = ProbeContext(
+        model=a_model(), session=trainer, feeds=(FEED,), interrupted=lambda: trainer.steps > 40
+    )
     yielded = list(training.measure(subject, Plan(max_time=1e6, min_runs=1000)))
     assert "interrupted" in {getattr(each, "code", "") for each in yielded}
     assert all(m.value.stop == "interrupted" for m in yielded if isinstance(m, Measurement))  # type: ignore[union-attr]

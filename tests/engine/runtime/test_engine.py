@@ -21,13 +21,13 @@ from modeldyno.base.job.input_spec import parse_input
 from modeldyno.base.job.job import Job
 from modeldyno.base.job.knob import configure
 from modeldyno.base.job.model_ref import ModelRef
-from modeldyno.base.job.static_options import Inspection
+from modeldyno.base.job.static_options import StaticOptions
 from modeldyno.base.metrics.doubt import Doubt
 from modeldyno.base.metrics.measurement import Distribution, Measurement, observed_number
 from modeldyno.base.metrics.measurement_plan import Plan
 from modeldyno.base.result.result import FailureKind, Result
 from modeldyno.engine.data import outputs
-from modeldyno.engine.interfaces.probe import Pass, Subject
+from modeldyno.engine.interfaces.probe import Pass, ProbeContext
 from modeldyno.engine.runtime import engine
 from modeldyno.engine.runtime.engine import run
 from modeldyno.engine.runtime.events import empty_result
@@ -441,7 +441,7 @@ class Bench:
 
     def __init__(self) -> None:
         self.loaded: list[str] = []
-        self.subjects: list[Subject] = []
+        self.subjects: list[ProbeContext] = []
 
     def load(self, ref: ModelRef, *, seed: int, trust: bool) -> Model:
         """Record that it was loaded."""
@@ -449,7 +449,7 @@ class Bench:
         self.loaded.append("load")
         return a_model()
 
-    def measure(self, subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt | StaticReport]:
+    def measure(self, subject: ProbeContext, plan: Plan) -> Iterator[Measurement | Doubt | StaticReport]:
         """Yield one item of each kind that a probe may yield."""
         del plan
         self.subjects.append(subject)
@@ -503,7 +503,7 @@ def test_a_probe_is_told_what_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> 
     requested = {
         "inputs": (parse_input("x=8x4"),),
         "config": {"batch_size": 8},
-        "inspection": Inspection(vary={"batch": (1, 2)}),
+        "inspection": StaticOptions(vary={"batch": (1, 2)}),
     }
     look_at(bench, monkeypatch, **requested)
     (subject,) = bench.subjects
@@ -529,7 +529,7 @@ class Refusing:
     needs = object
     pass_ = Pass.SECOND
 
-    def measure(self, _subject: Subject, _plan: Plan) -> Iterator[Measurement]:
+    def measure(self, _subject: ProbeContext, _plan: Plan) -> Iterator[Measurement]:
         """Refuse the request."""
         yield from ()
         raise RequestError("There is nothing to see.")
@@ -538,7 +538,7 @@ class Refusing:
 class Talkative(Bench):
     """A probe with many measurements."""
 
-    def measure(self, subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt | StaticReport]:
+    def measure(self, subject: ProbeContext, plan: Plan) -> Iterator[Measurement | Doubt | StaticReport]:
         """Yield 500 of them."""
         del plan
         self.subjects.append(subject)

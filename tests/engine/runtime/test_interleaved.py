@@ -208,7 +208,7 @@ def test_one_that_hangs_costs_the_other_nothing(tmp_path: Path, names: str) -> N
 def test_a_child_that_cannot_be_started_leaves_nothing_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither the pipes of its seat nor its own stay open."""
+    """Neither the pipes of its granter nor its own stay open."""
     monkeypatch.setattr(sys, "executable", str(tmp_path / "gone"))
     before = open_files()
     with pytest.raises(FileNotFoundError):
@@ -262,25 +262,27 @@ def test_an_interruption_is_heard() -> None:
 
 def test_a_child_without_a_parent_goes_on() -> None:
     """When the grant pipe ends, there is no other process that could want a turn."""
-    seat = TurnGranter.made()
-    held = TurnWaiter(granted=seat.theirs[0], request_end=seat.theirs[1])
-    os.close(seat.grants)
+    granter = TurnGranter.create()
+    held = TurnWaiter(granted=granter.child_ends[0], request_end=granter.child_ends[1])
+    os.close(granter.grants)
     held.begin()
     assert held.agreed("steady")
-    for end in (*seat.theirs, seat.asks):
+    for end in (*granter.child_ends, granter.asks):
         os.close(end)
 
 
 def test_all_must_have_enough() -> None:
     """A side that has finished a phase goes on until the others have finished it."""
-    seat = TurnGranter.made()
+    granter = TurnGranter.create()
     marks: list[str] = []
-    held = TurnWaiter(granted=seat.theirs[0], request_end=seat.theirs[1], mark=marks.append)
+    held = TurnWaiter(granted=granter.child_ends[0], request_end=granter.child_ends[1], mark=marks.append)
     grants: list[tuple[bool, int]] = []
 
     def parent() -> None:
-        seat.wait()
-        grants.extend((seat.grant(enough), seat.enough) for enough in (0, 0, 1, 2))
+        granter.wait()
+        grants.extend(
+            (granter.grant(finished_phase), granter.finished_phase) for finished_phase in (0, 0, 1, 2)
+        )
 
     thread = threading.Thread(target=parent)
     thread.start()
@@ -301,13 +303,13 @@ def test_all_must_have_enough() -> None:
     assert not held.agreed("steady")
     turn()
     assert held.agreed("steady")
-    os.close(seat.theirs[1])
-    seat.theirs = seat.theirs[:1]
+    os.close(granter.child_ends[1])
+    granter.child_ends = granter.child_ends[:1]
     thread.join()
     assert grants == [(True, 0), (True, 1), (True, 2), (False, 255)]
     assert marks == ["waiting", "timed"] * 3
     assert warmed
-    seat.close()
+    granter.close()
 
 
 @pytest.mark.parametrize(("spinning", "waited"), [(0.0, 0.002), (0.05, 0.054), (9.0, 0.2)])

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from modeldyno.base.job.knob import KnobValue
     from modeldyno.engine.interfaces.executor import Executor
-    from modeldyno.engine.interfaces.probe import Subject
+    from modeldyno.engine.interfaces.probe import ProbeContext
     from modeldyno.models.interface import Model
 
 QUICK = Plan(min_time=0.02, min_runs=5, max_time=2.0, precision=0.5)
@@ -239,7 +239,7 @@ class Served:
         """Return an answer."""
         return {"y": np.ones(1)}
 
-    def measure(self, subject: Subject, _plan: Plan) -> Iterator[Measurement]:
+    def measure(self, subject: ProbeContext, _plan: Plan) -> Iterator[Measurement]:
         """Record the load, and yield its rate."""
         self.loads.append(subject.load)
         yield observed_number("request_rate", 10.0 * (subject.load.slots or 0 if subject.load else 0))

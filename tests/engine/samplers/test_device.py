@@ -55,7 +55,7 @@ def doubts(yielded: object) -> dict[str, str]:
 
 class TestTold:
     def test_a_side_of_a_round_draws_what_it_draws_in_its_turns(self) -> None:
-        """The stages in which the other had the baton are left out."""
+        """The stages in which the other had the turns are left out."""
         recorded, now, joules = [], 0.0, 0.0
         for name, watts in (("idle", 5.0), *[("timed", 10.0), ("waiting", 50.0)] * 10):
             samples = []

@@ -79,8 +79,8 @@ def test_the_cost_of_watching_is_taken_off_every_span_that_it_falls_into() -> No
 )
 def test_the_cost_is_scaled_to_what_it_is_in_the_model(more: list[float], spans: int, scale: float) -> None:
     """By the median of pairs of calls, to no less than what it is on its own and no more than twice that."""
-    toll = HookOverhead(inside=1.0, outside=2.0)
-    assert scale_overhead_to_model(toll, more, spans) == HookOverhead(inside=scale, outside=2 * scale)
+    overhead = HookOverhead(inside=1.0, outside=2.0)
+    assert scale_overhead_to_model(overhead, more, spans) == HookOverhead(inside=scale, outside=2 * scale)
 
 
 def test_what_costs_nothing_is_not_scaled() -> None:

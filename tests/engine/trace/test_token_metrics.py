@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from modeldyno.base.job.probe_options import Observation
+from modeldyno.base.job.probe_options import ProbeOptions
 from modeldyno.base.metrics.doubt import CODES, Doubt
 from modeldyno.base.metrics.measurement import Distribution, Measurement
 from modeldyno.base.metrics.measurement_plan import Plan
@@ -49,7 +49,7 @@ def test_another_scope_is_of_no_extent(scope: str) -> None:
 
 def test_every_prompt_is_continued_to_every_length() -> None:
     """Two prompts and two lengths are four extents, by prompt and then by length."""
-    observation = Observation(prompts=(8, 32), generated=(4, 2))
+    observation = ProbeOptions(prompts=(8, 32), generated=(4, 2))
 
     assert [e.scope for e in token_metrics.generation_lengths(observation, text=True)] == [
         "prompt=8,generate=4",
@@ -61,7 +61,7 @@ def test_every_prompt_is_continued_to_every_length() -> None:
 
 def test_without_text_there_are_no_prompts_to_vary() -> None:
     """What reads sound has its own length, so only the output varies."""
-    observation = Observation(prompts=(8, 32), generated=(4, 2))
+    observation = ProbeOptions(prompts=(8, 32), generated=(4, 2))
 
     assert [e.scope for e in token_metrics.generation_lengths(observation, text=False)] == [
         "generate=4",

@@ -9,7 +9,7 @@ import pytest
 
 from modeldyno.base.errors import RequestError
 from modeldyno.base.job.devices import DEVICES, DevicePeaks
-from modeldyno.base.job.static_options import Inspection, Mode
+from modeldyno.base.job.static_options import Mode, StaticOptions
 from modeldyno.base.metrics.doubt import CODES, Doubt
 from modeldyno.base.metrics.measurement import Interval, Measurement
 from modeldyno.base.result.static_data import StaticReport
@@ -76,7 +76,7 @@ def outline(*parts: object) -> StaticReport:
 
 def test_totals_are_those_of_the_operators() -> None:
     """MACs, operations and bytes add up over the operators."""
-    numbers = measurements_of(*analyse_model(network, Inspection(), FORMULAS))
+    numbers = measurements_of(*analyse_model(network, StaticOptions(), FORMULAS))
 
     assert numbers["macs"].value == 4 * 3 * 5 + 4 * 5 * 2
     assert numbers["causal_macs"].value == 100 - 4
@@ -97,7 +97,7 @@ def test_modules_have_their_share_with_their_children() -> None:
 
     That is not its own peak: b holds 32 bytes later, and nothing then.
     """
-    numbers = measurements_of(*analyse_model(network, Inspection(modules=True), FORMULAS))
+    numbers = measurements_of(*analyse_model(network, StaticOptions(modules=True), FORMULAS))
 
     assert numbers["macs@a"].value == 60
     assert numbers["macs@b"].value == numbers["macs@b.c"].value == 40
@@ -108,7 +108,7 @@ def test_modules_have_their_share_with_their_children() -> None:
 
 def test_an_operator_without_a_formula_is_bounded_listed_and_doubted() -> None:
     """It is no zero: the MACs get an interval, the outline its shapes, and a doubt says so."""
-    parts = list(analyse_model(network, Inspection(), {"t.relu": FORMULAS["t.relu"]}))
+    parts = list(analyse_model(network, StaticOptions(), {"t.relu": FORMULAS["t.relu"]}))
     numbers, rows = measurements_of(*parts), outline(*parts).operators
     (doubt,) = (part for part in parts if isinstance(part, Doubt))
 
@@ -136,7 +136,7 @@ def test_an_operator_of_unknown_shape_is_bounded_by_nothing() -> None:
     lost = replace(graph.ops[1], kind="t.mm", arguments={}, outputs=(), sized=False)
     parts = list(
         analyse_model(
-            lambda _: replace(graph, ops=(graph.ops[0], lost, graph.ops[2])), Inspection(), FORMULAS
+            lambda _: replace(graph, ops=(graph.ops[0], lost, graph.ops[2])), StaticOptions(), FORMULAS
         )
     )
     numbers, rows = measurements_of(*parts), outline(*parts).operators
@@ -157,7 +157,7 @@ def test_many_kinds_without_a_formula_are_cut_short() -> None:
     ops = tuple(replace(network({}).ops[0], kind=f"t.{i}") for i in range(4))
     (doubt,) = (
         part
-        for part in analyse_model(lambda _: network({}, ops=ops), Inspection(), FORMULAS)
+        for part in analyse_model(lambda _: network({}, ops=ops), StaticOptions(), FORMULAS)
         if isinstance(part, Doubt)
     )
     assert "(t.0, t.1, t.2, ...)" in doubt.seen
@@ -166,7 +166,7 @@ def test_many_kinds_without_a_formula_are_cut_short() -> None:
 def test_assumptions_are_told() -> None:
     """What was taken for granted is in the outline, and a doubt."""
     parts = list(
-        analyse_model(lambda _: network({}, assumptions=("a choice is even",)), Inspection(), FORMULAS)
+        analyse_model(lambda _: network({}, assumptions=("a choice is even",)), StaticOptions(), FORMULAS)
     )
 
     assert outline(*parts).assumptions == ("a choice is even",)
@@ -175,7 +175,7 @@ def test_assumptions_are_told() -> None:
 
 def test_the_outline_tells_what_is_at_the_peak() -> None:
     """The peak has an operator, a module, and what lies in memory by module and role."""
-    top = outline(*analyse_model(network, Inspection(), FORMULAS))
+    top = outline(*analyse_model(network, StaticOptions(), FORMULAS))
 
     assert (top.peak_operator, top.peak_scope) == ("t.relu", "")
     assert {(part.scope, part.role): part.bytes for part in top.peak}["a", "activation"] == 80
@@ -186,7 +186,7 @@ def test_the_outline_tells_what_is_at_the_peak() -> None:
 def test_a_graph_without_operators_has_no_peak_operator() -> None:
     """A network that does nothing holds its weights."""
     empty = Graph(ops=(), storages=(Storage(8, Role.WEIGHT, -1),), modules={"": "Net"})
-    parts = list(analyse_model(lambda _: empty, Inspection(), FORMULAS))
+    parts = list(analyse_model(lambda _: empty, StaticOptions(), FORMULAS))
     numbers, top = measurements_of(*parts), outline(*parts)
 
     assert numbers["memory_peak"].value == 8
@@ -203,7 +203,7 @@ def test_training_has_phases_and_gradients() -> None:
         held = (Storage(60, Role.GRADIENT, 2, None, "a"), Storage(120, Role.STATE, -1, None, "a"))
         return replace(graph, ops=(*graph.ops[:2], back), storages=(*graph.storages, *held))
 
-    numbers = measurements_of(*analyse_model(step, Inspection(mode=Mode.TRAIN), FORMULAS))
+    numbers = measurements_of(*analyse_model(step, StaticOptions(mode=Mode.TRAIN), FORMULAS))
 
     assert numbers["gradient_bytes"].value == 60
     assert numbers["optimizer_bytes"].value == 120
@@ -221,7 +221,7 @@ def test_a_training_step_decodes_no_token() -> None:
         numbers = measurements_of(
             *analyse_model(
                 lambda _, g=step: g,  # type: ignore[misc]
-                Inspection(),
+                StaticOptions(),
                 FORMULAS,
                 lambda _: (DEVICES["a100"],),
             )
@@ -241,7 +241,8 @@ def test_experts_have_a_dense_total(router: str) -> None:
 
     assert analysis.dense_macs(AnalysedGraph.of(routed, FORMULAS)) == 60 + 4 * 40
     assert (
-        measurements_of(*analyse_model(lambda _: routed, Inspection(), FORMULAS))["dense_macs"].value == 220
+        measurements_of(*analyse_model(lambda _: routed, StaticOptions(), FORMULAS))["dense_macs"].value
+        == 220
     )
 
 
@@ -260,7 +261,7 @@ def test_sizes_that_vary_are_answered_by_formulas() -> None:
         traced_sizes.append(dict(sizes))
         return network(sizes)
 
-    inspection = Inspection(vary={"batch": (2, 4, 8, 16, 32, 64, 128)}, devices=("h100",))
+    inspection = StaticOptions(vary={"batch": (2, 4, 8, 16, 32, 64, 128)}, devices=("h100",))
     parts = list(analyse_model(trace, inspection, FORMULAS, lambda _dtype: (DEVICES["h100"],)))
     top = outline(*parts)
 
@@ -284,7 +285,7 @@ def _jumping(sizes: Mapping[str, int]) -> Graph:
 
 def test_sizes_at_which_the_course_changes_are_traced() -> None:
     """Where no polynomial holds, every point is a trace, and the outline says so."""
-    top = outline(*analyse_model(_jumping, Inspection(vary={"batch": (1, 2, 4, 8, 16)}), FORMULAS))
+    top = outline(*analyse_model(_jumping, StaticOptions(vary={"batch": (1, 2, 4, 8, 16)}), FORMULAS))
 
     assert top.traced
     assert (top.formulas, top.domain) == ({}, "")
@@ -324,7 +325,7 @@ def test_the_largest_batch_fits_the_memory() -> None:
     per_sample, fixed = 3 * FLOAT + 2 * 5 * FLOAT, 25 * FLOAT
     grids: tuple[dict[str, tuple[int, ...]], ...] = ({}, {"batch": (1, 2, 4, 64)})
     for vary in grids:
-        inspection = Inspection(memory=fixed + 10 * per_sample + 1, vary=vary)
+        inspection = StaticOptions(memory=fixed + 10 * per_sample + 1, vary=vary)
         assert measurements_of(*analyse_model(network, inspection, FORMULAS))["largest_batch"].value == 10
 
 
@@ -333,7 +334,7 @@ PER_SAMPLE, FIXED = (3 + 2 * 5) * FLOAT, 25 * FLOAT
 
 def _answered(trace: Trace, memory: int, **options: object) -> tuple[float | None, list[str]]:
     """Give the largest batch, and what was doubted of it."""
-    parts = list(analyse_model(trace, Inspection(memory=memory, **options), FORMULAS))  # type: ignore[arg-type]
+    parts = list(analyse_model(trace, StaticOptions(memory=memory, **options), FORMULAS))  # type: ignore[arg-type]
     doubts = [part for part in parts if isinstance(part, Doubt)]
     assert all(doubt.code == "largest-batch" for doubt in doubts)
     answer = measurements_of(*parts).get("largest_batch")
@@ -392,7 +393,7 @@ def test_sizes_that_the_network_refuses_are_left_out_and_told() -> None:
             raise RequestError("Net cannot be analysed with x=9x3.")
         return network(sizes)
 
-    parts = list(analyse_model(limited, Inspection(vary={"batch": (1, 8, 9, 64)}), FORMULAS))
+    parts = list(analyse_model(limited, StaticOptions(vary={"batch": (1, 8, 9, 64)}), FORMULAS))
     (doubt,) = (part for part in parts if isinstance(part, Doubt))
 
     assert [point.sizes["batch"] for point in outline(*parts).points] == [1, 8]
@@ -453,7 +454,7 @@ def test_graphs_are_let_go_of_once_polynomials_are_found() -> None:
 def test_devices_give_lower_bounds() -> None:
     """A device gives the bounds of one call and its own peaks; operator by operator takes no less."""
     numbers = measurements_of(
-        *analyse_model(network, Inspection(), FORMULAS, lambda _dtype: (DEVICES["a100"],))
+        *analyse_model(network, StaticOptions(), FORMULAS, lambda _dtype: (DEVICES["a100"],))
     )
 
     assert 0 < numbers["roofline_latency@a100"].value <= numbers["eager_latency@a100"].value  # type: ignore[operator]
@@ -464,7 +465,7 @@ def test_devices_give_lower_bounds() -> None:
 def test_a_device_of_unknown_speed_is_bounded_by_its_memory() -> None:
     """Where no peak is known in the dtype of the products, only what must move takes time."""
     slow = DevicePeaks(name="slow", flops={}, bandwidth=10.0, memory=1, source="")
-    numbers = measurements_of(*analyse_model(network, Inspection(), FORMULAS, lambda _dtype: (slow,)))
+    numbers = measurements_of(*analyse_model(network, StaticOptions(), FORMULAS, lambda _dtype: (slow,)))
 
     assert numbers["roofline_latency@slow"].value == (100 + 48 + 32) / 10
     assert "peak_flops@slow" not in numbers
@@ -474,7 +475,7 @@ def test_a_device_of_unknown_speed_is_bounded_by_its_memory() -> None:
 def test_keys_and_values_are_told_per_token() -> None:
     """What a call returns for later tokens is divided by its tokens, and bounds a step of generation."""
     graph = replace(network({}), sizes={"batch": 4, "seq": 2}, caches=(5,))
-    parts = analyse_model(lambda _: graph, Inspection(), FORMULAS, lambda _dtype: (DEVICES["a100"],))
+    parts = analyse_model(lambda _: graph, StaticOptions(), FORMULAS, lambda _dtype: (DEVICES["a100"],))
     numbers = measurements_of(*parts)
 
     assert numbers["kv_cache_per_token"].value == 32 / 8
@@ -505,7 +506,7 @@ def test_products_have_a_dtype() -> None:
 
 def _shown(**changes: object) -> dict[str, tuple[str, str]]:
     """Give what each module returns, and its kernel."""
-    described = outline(*analyse_model(lambda sizes: network(sizes, **changes), Inspection(), FORMULAS))
+    described = outline(*analyse_model(lambda sizes: network(sizes, **changes), StaticOptions(), FORMULAS))
     return {module.path: (module.output, module.kernel) for module in described.modules}
 
 
@@ -547,6 +548,6 @@ def test_a_module_without_a_class_has_that_of_its_one_kind_of_operator() -> None
     both = Op("t.relu", {}, (Tensor((4, 2), "float32"),), "b.c")
     for ops, expected in ((network({}).ops, "mm"), ((*network({}).ops, both), "")):
         trace = partial(network, ops=ops, modules={"": "", "a": "Linear", "b": "", "b.c": ""})
-        described = outline(*analyse_model(trace, Inspection(), FORMULAS))
+        described = outline(*analyse_model(trace, StaticOptions(), FORMULAS))
         kinds = {module.path: module.kind for module in described.modules}
         assert kinds == {"": "", "a": "Linear", "b": "", "b.c": expected}

@@ -227,7 +227,7 @@ def test_a_loader_of_something_else_is_refused() -> None:
 def test_the_options_of_the_second_pass_are_those_of_the_command_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Observation and training options reach the Job, in every form of the command line."""
+    """ProbeOptions and training options reach the Job, in every form of the command line."""
     monkeypatch.chdir(tmp_path)
     requests: list[Request] = []
 

@@ -18,7 +18,7 @@ from modeldyno.base.job.input_spec import InputSpec, parse_input
 from modeldyno.base.job.job import SERVED_PROBES
 from modeldyno.base.job.load_spec import Arrivals, Load
 from modeldyno.base.job.model_ref import LIVE, ModelRef
-from modeldyno.base.job.probe_options import Observation
+from modeldyno.base.job.probe_options import ProbeOptions
 from modeldyno.base.metrics.constraints import Constraint
 from modeldyno.base.metrics.measurement_plan import Plan
 from modeldyno.base.yaml_file import FileConfig, parse_yaml_text
@@ -136,7 +136,7 @@ def test_an_inspection_is_asked_for_again() -> None:
 
 def test_what_was_watched_is_watched_again() -> None:
     """Layers and tokens that were asked for stand in the command."""
-    watched = Observation(
+    watched = ProbeOptions(
         layers=("attention", "mlp"),
         prompts=(32, 128),
         generated=(8,),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.base.job.probe_options import Observation
+from modeldyno.base.job.probe_options import ProbeOptions
 from modeldyno.base.metrics.doubt import Doubt
 from modeldyno.base.metrics.measurement import Distribution, Measurement, observed_number
 from modeldyno.base.report.blocks import Notice, Table
@@ -249,7 +249,7 @@ def test_layers_that_were_asked_for_by_name_are_joined_across_their_numbers() ->
     kept = {layer.path for layer in wide}
     measured = tuple(m for m in document.measurements if m.scope in kept or m.scope == "here")
     trust = tuple(m for m in document.measurements if m.scope == "layers")
-    job = replace(document.job, observation=Observation(layers=("wide",)))
+    job = replace(document.job, observation=ProbeOptions(layers=("wide",)))
     watched_some = replace(
         document, job=job, activity=TraceReport(layers=wide), measurements=(*measured, *trust)
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from modeldyno.base.job.static_options import Inspection, Mode
+from modeldyno.base.job.static_options import Mode, StaticOptions
 from modeldyno.base.metrics.measurement import Distribution, Measurement, observed_number, pack
 from modeldyno.base.metrics.measurement_plan import Plan
 from modeldyno.base.report.blocks import Notice, Severity, Table
@@ -68,7 +68,7 @@ TRAINED = result(
     observed_number("gradient_bytes", 2 * MIB, scope="measured"),
     observed_number("optimizer_bytes", 4 * MIB, scope="measured"),
     Measurement(metric="gradient_bytes", value=2 * MIB),
-    inspection=Inspection(mode=Mode.TRAIN, optimizer="sgd"),
+    inspection=StaticOptions(mode=Mode.TRAIN, optimizer="sgd"),
 )
 
 
@@ -172,7 +172,7 @@ def test_a_run_that_watched_memory_alone_says_so() -> None:
 def test_few_steps_are_told_as_such() -> None:
     """The verdict says about how long, without an interval; peaks that were not asked for have no column."""
     document = result(
-        Measurement(metric="step_time", value=steady(0.010, 5)), inspection=Inspection(optimizer="none")
+        Measurement(metric="step_time", value=steady(0.010, 5)), inspection=StaticOptions(optimizer="none")
     )
     assert "takes about 10.0 ms (median) for a training step without an optimiser" in verdict(document)
     (step,) = rows(document, "A training step").values()
@@ -189,7 +189,7 @@ def test_a_device_has_its_reserve_and_the_process_its_own() -> None:
         observed_number("allocator_reserved", 2 * MIB),
         Measurement(metric="process_memory", value=Distribution.of([MIB, 3 * MIB])),
         observed_number("memory_growth", 512.0),
-        inspection=Inspection(mode=Mode.TRAIN),
+        inspection=StaticOptions(mode=Mode.TRAIN),
     )
     cells = rows(document, "Memory of a training step")
     assert cells["reserved but unused by the allocator"][0] == "25.0%"
@@ -243,7 +243,7 @@ def test_the_largest_batch_is_the_verdict_where_nothing_was_timed() -> None:
     """It was measured, so nobody says that nothing was; a timed step comes first."""
     most = observed_number("largest_batch", 4096, scope="measured")
     limited = result(most, plan=Plan(memory_limit=2**30))
-    trained = result(most, inspection=Inspection(mode=Mode.TRAIN))
+    trained = result(most, inspection=StaticOptions(mode=Mode.TRAIN))
     timed = result(most, Measurement(metric="step_time", value=steady(0.01)))
 
     assert "runs with batches of up to 4,096 samples within 1 GiB on onnxruntime." in views.headline(limited)

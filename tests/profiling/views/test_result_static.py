@@ -20,7 +20,7 @@ from modeldyno.testing.reporters import HOSTILE, full_result
 from modeldyno.testing.sample_results import a_job, an_inspection, an_outline
 
 if TYPE_CHECKING:
-    from modeldyno.base.job.static_options import Inspection
+    from modeldyno.base.job.static_options import StaticOptions
     from modeldyno.base.result.result import Result
 
 
@@ -118,7 +118,7 @@ class TestSentence:
         assert views.headline(replace(analysed, measurements=(macs,))) == "mini costs 640 MACs."
 
 
-def views_train() -> Inspection:
+def views_train() -> StaticOptions:
     """Make what asks for a training step."""
     from modeldyno.profiling.request import make_inspection
 

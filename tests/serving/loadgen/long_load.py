@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from modeldyno.base.job.load_spec import Arrivals, Load
-from modeldyno.base.job.probe_options import Observation
+from modeldyno.base.job.probe_options import ProbeOptions
 from modeldyno.base.metrics.doubt import Doubt
 from modeldyno.base.metrics.measurement import Distribution, Measurement
 from modeldyno.base.metrics.measurement_plan import Plan
 from modeldyno.base.result.request_outcome import RequestOutcome
-from modeldyno.engine.interfaces.probe import Subject
+from modeldyno.engine.interfaces.probe import ProbeContext
 from modeldyno.engine.interfaces.request_target import Target, Transport
 from modeldyno.serving.load.request_log import COLUMNS, Records, empty_records, join_records
 from modeldyno.serving.loadgen import driver_pool
@@ -108,8 +108,8 @@ def main(count: int, path: str) -> dict[str, Any]:
     driver_pool.run_load_drivers = streaming  # type: ignore[assignment]
     vars(load_monitor).update(perf_counter=lambda: stream.now * 1e-9, monotonic_ns=lambda: stream.now)
     load = Load(arrivals=Arrivals.CONSTANT, rate=1e9 / STEP, requests=10 * count)
-    subject = Subject(
-        model=a_model(), session=Session(), load=load, observation=Observation(records=path or None)
+    subject = ProbeContext(
+        model=a_model(), session=Session(), load=load, observation=ProbeOptions(records=path or None)
     )
     np.random.default_rng(0).random(10).sort()  # what numpy loads late is no part of a load
     base = peak()

@@ -14,7 +14,7 @@ from modeldyno.plugin import (
     MetricRow,
     Pass,
     Plan,
-    Subject,
+    ProbeContext,
     observed_number,
 )
 
@@ -35,7 +35,7 @@ METRICS = {
 CALLS = 20
 
 
-def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt]:
+def measure(subject: ProbeContext, plan: Plan) -> Iterator[Measurement | Doubt]:
     """Yield the metric; and a doubt, if few calls were made."""
     times = []
     for number in range(CALLS):

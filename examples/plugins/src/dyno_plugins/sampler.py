@@ -13,7 +13,7 @@ METRICS = {
         name="load_average",
         unit="cores",
         better=Better.NEITHER,
-        circumstance=True,
+        environmental=True,
         sentence="Processes that wanted a core, in the mean of the last minute.",
     )
 }
@@ -37,7 +37,7 @@ class LoadAverage:
 
     def stop(self) -> Iterator[Measurement]:
         """Yield what was read; nothing where there was no timed pass."""
-        self.mark(WatchStage.OURS)
+        self.mark(WatchStage.PROFILER)
         if self.read:
             yield observed_number("load_average", max(self.read))
 

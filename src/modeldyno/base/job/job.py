@@ -9,8 +9,8 @@ from modeldyno.base.job.input_spec import InputSpec
 from modeldyno.base.job.knob import KnobValue
 from modeldyno.base.job.load_spec import Load
 from modeldyno.base.job.model_ref import ModelRef
-from modeldyno.base.job.probe_options import Observation
-from modeldyno.base.job.static_options import Inspection, Mode
+from modeldyno.base.job.probe_options import ProbeOptions
+from modeldyno.base.job.static_options import Mode, StaticOptions
 from modeldyno.base.metrics.measurement_plan import Plan
 
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ class Job:
     """Knob to value, complete with the backend's defaults; never changed in place."""
     probes: tuple[str, ...] = DEFAULT_PROBES
     plan: Plan = field(default_factory=Plan)
-    inspection: Inspection = field(default_factory=Inspection)
-    observation: Observation = field(default_factory=Observation)
+    inspection: StaticOptions = field(default_factory=StaticOptions)
+    observation: ProbeOptions = field(default_factory=ProbeOptions)
     sizes: dict[str, int] = field(default_factory=dict)
     """Dimension of the inputs to its size, if no shape gives it, such as ``seq``; never changed."""
     load: Load | None = None

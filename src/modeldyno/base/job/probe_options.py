@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Observation:
+class ProbeOptions:
     """What to trace, beyond what each probe does by default."""
 
     layers: tuple[str, ...] = ()

@@ -28,7 +28,7 @@ OPTIMIZERS = ("adamw", "adam", "sgd", "sgd-momentum", "adafactor", "adagrad", "n
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Inspection:
+class StaticOptions:
     """What to analyse, beyond the totals at the sizes of the inputs."""
 
     mode: Mode = Mode.INFERENCE
@@ -43,7 +43,7 @@ class Inspection:
     modules: bool = False
     """Whether to report numbers for every module, not only for the whole model."""
 
-    def checked(self) -> Inspection:
+    def checked(self) -> StaticOptions:
         """Return itself if it is valid.
 
         Raises:

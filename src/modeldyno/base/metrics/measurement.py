@@ -292,7 +292,7 @@ class Measurement:
     @property
     def is_evaluation(self) -> bool:
         """Whether it is an estimate from labelled samples: its interval is not that of a count."""
-        return self.interval is not None and not self.runs and self.row.kin == ANSWERS
+        return self.interval is not None and not self.runs and self.row.family == ANSWERS
 
     @property
     def row(self) -> MetricRow:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from modeldyno.base import codec
-from modeldyno.base.job.probe_options import Observation
+from modeldyno.base.job.probe_options import ProbeOptions
 from modeldyno.base.metrics.metric import Query
 from modeldyno.base.progress import Progress
 from modeldyno.base.views.text import format_rough_duration
@@ -39,7 +39,7 @@ def run(**options: Any) -> int:
     model_request = cli_options.request_from_options(
         options,
         plan=cli_options.plan_from_options({**options, "max_time": options["run_time"]}),
-        observation=Observation(**cli_options.evaluation_from_options(options)),
+        observation=ProbeOptions(**cli_options.evaluation_from_options(options)),
     )
     targets = OutputTargets(json=options["json_path"], store=False)
     result, interrupted = _run_advice(model_request.job(), advise_options, limit, quiet=options["quiet"])

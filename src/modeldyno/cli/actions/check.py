@@ -16,12 +16,12 @@ def run(**options: Any) -> int:
     required, notes = gate_options.expand_bounds(options["require"])
     gate_options.check_baseline()
     gate_options.check_output_paths(options)
-    question = gate_options.compare_options_from(options)
+    criteria = gate_options.compare_options_from(options)
     candidate = find_result(options["result"])
     constraints = tuple(map(candidate.read_bound, required))
     baseline = options["baseline"] and find_baseline(options["baseline"], candidate.name)
     report = replace(
-        check_result(candidate, constraints, question, baseline).with_notes(*notes),
+        check_result(candidate, constraints, criteria, baseline).with_notes(*notes),
         undecided=gate_options.undecided_from(options),
     )
     gate_options.write_verdict(report, options)

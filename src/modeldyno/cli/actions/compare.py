@@ -10,7 +10,7 @@ import click
 from click.core import ParameterSource
 
 from modeldyno.base.errors import RequestError, RunFailed
-from modeldyno.base.job.probe_options import Observation
+from modeldyno.base.job.probe_options import ProbeOptions
 from modeldyno.base.progress import Progress
 from modeldyno.base.result.result import Result
 from modeldyno.base.stats.schedule import QUICK, RoundSchedule
@@ -45,7 +45,7 @@ def run(**options: Any) -> int:
     if options["quick"]:
         options = _with_quick_look(options)
     limit = TimeLimit.begin(asked_time if options["max_time"] == asked_time else QUICK.longest)
-    question = CompareOptions(
+    criteria = CompareOptions(
         metrics=cli_options.split_names(options["metrics"]),
         smallest=parse_smallest_effects(options["smallest"]),
         force=options["force"],
@@ -64,10 +64,10 @@ def run(**options: Any) -> int:
     )
     stored = [side for side in operands if isinstance(side, Result)]
     if stored:
-        comparison_result, interrupted = build_comparison(stored, question), False
+        comparison_result, interrupted = build_comparison(stored, criteria), False
     else:
         jobs = [side for side in operands if not isinstance(side, Result)]
-        comparison_result, interrupted = _run(jobs, turns, question, options, limit)
+        comparison_result, interrupted = _run(jobs, turns, criteria, options, limit)
         store_comparison(comparison_result, targets)
     is_stored = targets.store and not stored
     report_comparison(
@@ -108,7 +108,7 @@ def _requests(options: dict[str, Any]) -> list[request.Request]:
         inspection=request.make_inspection(
             mode=options["mode"], optimizer=requested_optimizer(), modules=False
         ),
-        observation=Observation(
+        observation=ProbeOptions(
             **cli_options.functions_from_options(options), **cli_options.evaluation_from_options(options)
         ),
     )
@@ -135,7 +135,7 @@ def _merge_settings(shared: Mapping[str, KnobValue], own: Mapping[str, KnobValue
 def _run(
     jobs: Sequence[Job],
     turns: RoundSchedule,
-    question: CompareOptions,
+    criteria: CompareOptions,
     options: dict[str, Any],
     limit: TimeLimit | None,
 ) -> tuple[Comparison, bool]:
@@ -153,7 +153,7 @@ def _run(
         progress.announce(
             f"Comparing in up to {turns.most} rounds of {len(jobs)} fresh processes, within {within}."
         )
-        result = run_comparison(jobs, turns, question, bench)
+        result = run_comparison(jobs, turns, criteria, bench)
     interrupted = bool(bench.interrupted())
     if result is None:
         raise KeyboardInterrupt if interrupted else RunFailed("No round was completed.")

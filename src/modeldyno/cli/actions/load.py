@@ -15,7 +15,7 @@ from click.core import ParameterSource
 
 from modeldyno.base.errors import RequestError
 from modeldyno.base.job.load_spec import Arrivals, Load, parse_rate
-from modeldyno.base.job.probe_options import Observation
+from modeldyno.base.job.probe_options import ProbeOptions
 from modeldyno.base.kinds import kind_of
 from modeldyno.base.metrics.constraints import Verdict
 from modeldyno.base.options import LOAD
@@ -258,7 +258,7 @@ def _request(options: dict[str, Any], concurrency: int | None) -> request.Reques
         probes=cli_options.split_names(options["probes_"]),
         load=_load(options, concurrency),
         plan=cli_options.plan_from_options(options),
-        observation=Observation(records=options["records"] and str(Path(options["records"]).absolute())),
+        observation=ProbeOptions(records=options["records"] and str(Path(options["records"]).absolute())),
         emission=Emission.parse(options["carbon"], options["power"]),
         price=CostOptions.parse(None, options["price"]).price,
     )

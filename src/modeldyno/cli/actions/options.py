@@ -57,7 +57,7 @@ _SAME_AS_FIELD = ("model", "backend", "inputs", "require", "percentiles", "name"
 
 
 def evaluation_from_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of an Observation that say what is evaluated, and on which samples."""
+    """Return the fields of an ProbeOptions that say what is evaluated, and on which samples."""
     return {
         "evaluate": tuple(filter(None, split_names((options["evaluate"] or "",)))),
         "data": options["data"] and str(Path(options["data"]).absolute()),
@@ -65,7 +65,7 @@ def evaluation_from_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def functions_from_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of an Observation that name the functions around a model."""
+    """Return the fields of an ProbeOptions that name the functions around a model."""
     return {
         "preprocess": request.parse_function(options["pre"], "pre"),
         "postprocess": request.parse_function(options["post"], "post"),

@@ -11,7 +11,7 @@ import click
 from click.core import ParameterSource
 
 from modeldyno.base.errors import ModelDynoError, RequestError
-from modeldyno.base.job.probe_options import Observation, parse_token_counts
+from modeldyno.base.job.probe_options import ProbeOptions, parse_token_counts
 from modeldyno.base.metrics.constraints import Verdict
 from modeldyno.base.metrics.measurement_plan import LENGTHS
 from modeldyno.base.progress import Progress
@@ -56,7 +56,7 @@ def run(**options: Any) -> int:
         inspection=request.make_inspection(
             mode=options["mode"], optimizer=requested_optimizer(), modules=False
         ),
-        observation=Observation(
+        observation=ProbeOptions(
             layers=cli_options.split_list(options["layers"]),
             prompts=parse_token_counts(options["prompt"], "--prompt"),
             generated=parse_token_counts(options["generate"], "--generate"),
@@ -102,7 +102,7 @@ def profile_against_baseline(
     limit = TimeLimit.begin(options["budget"], "budget")
     if options["inline"]:
         raise RequestError("A gate measures in fresh processes; drop --inline or --baseline.")
-    question, resolved = gate_options.compare_options_from(options), model_request.resolve()
+    criteria, resolved = gate_options.compare_options_from(options), model_request.resolve()
     job = resolved.job
     word = options["baseline"]
     stored = None if is_checkout(word) else find_baseline(word, *possible_names(job))
@@ -114,7 +114,7 @@ def profile_against_baseline(
         report = measure_gate(
             measure_checkout(word, job, bench) if stored is None else stored,
             job,
-            question,
+            criteria,
             GateRule(),
             bench,
             max_time=options["budget"],

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from modeldyno.base.job.probe_options import Observation
+from modeldyno.base.job.probe_options import ProbeOptions
 from modeldyno.base.metrics.measurement_plan import Plan
 from modeldyno.base.metrics.metric import Query
 from modeldyno.base.progress import showing_progress
@@ -106,7 +106,7 @@ def advise(
             backend=backend or own,
             settings=knobs,
             inputs=as_tuple(inputs, "inputs"),
-            observation=Observation(**parse_evaluation(evaluate, data)),
+            observation=ProbeOptions(**parse_evaluation(evaluate, data)),
             plan=plan or _PLAN,
             name=name,
             trust=run.trust,

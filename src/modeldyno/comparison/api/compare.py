@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from modeldyno.base.errors import RequestError, RunFailed
 from modeldyno.base.job.input_spec import InputSpec
 from modeldyno.base.job.knob import KnobValue
-from modeldyno.base.job.probe_options import Observation
+from modeldyno.base.job.probe_options import ProbeOptions
 from modeldyno.base.progress import showing_progress
 from modeldyno.base.result.result import Result
 from modeldyno.base.stats.schedule import FEWEST_ROUNDS, MOST_ROUNDS, PLAN, QUICK, RoundSchedule
@@ -200,13 +200,13 @@ def compare(
     max_time = None if max_time is None else read_time(max_time, "max_time")
     limit = TimeLimit.begin(QUICK.longest if quick else max_time)
     knobs = check_settings(settings)
-    criteria: Any = functions.evaluate  # it may be of another type than it is declared
-    if any(map(callable, criteria if isinstance(criteria, tuple | list) else (criteria,))):
+    evaluations: Any = functions.evaluate  # it may be of another type than it is declared
+    if any(map(callable, evaluations if isinstance(evaluations, tuple | list) else (evaluations,))):
         raise RequestError(
             "compare judges metrics that it knows, such as 'accuracy'; evaluate each model by a function "
             "with profile(evaluate=function, data=loader)."
         )
-    question = CompareOptions(
+    criteria = CompareOptions(
         metrics=as_tuple(judged.metrics, "metrics"),
         smallest=parse_smallest_effects(size_texts(judged.smallest)),
         force=judged.force,
@@ -241,10 +241,10 @@ def compare(
     )
     with ExitStack() as stack:
         judge = stack.enter_context(offered_function(output_options.verify, "verify"))
-        question = replace(question, outputs=make_output_check(output_options.tolerance, judge))
+        criteria = replace(criteria, outputs=make_output_check(output_options.tolerance, judge))
         evaluation = parse_evaluation(functions.evaluate, stack.enter_context(labelled_file(functions.data)))
         observation = stack.enter_context(
-            with_functions(Observation(**evaluation), functions.pre, functions.post, example)
+            with_functions(ProbeOptions(**evaluation), functions.pre, functions.post, example)
         )
         shared = replace(shared, observation=observation)
         example = example if functions.pre is None else None  # it is what `pre` is called with
@@ -264,7 +264,7 @@ def compare(
         operands = resolve_operands(requests, run=run)
         results = [side for side in operands if isinstance(side, Result)]
         if results:
-            return build_comparison(results, question)
+            return build_comparison(results, criteria)
         jobs = [side for side in operands if not isinstance(side, Result)]
         turns = RoundSchedule(
             side_count=len(jobs),
@@ -279,7 +279,7 @@ def compare(
         result = run_comparison(
             jobs,
             turns,
-            question,
+            criteria,
             replace(bench, execute=partial(run_inline, limit=limit), together=None) if live else bench,
         )
     if result is None:

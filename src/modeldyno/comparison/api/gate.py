@@ -176,11 +176,11 @@ def detect_regressions(
         RunFailed: the model failed when one of them was measured.
     """
     before, after = (_resolve_result(document) for document in (baseline, current))
-    question = _question(metrics, max_regression, force=force)
-    regressions = Regressions(check_stored(before, after, question))
+    criteria = _criteria(metrics, max_regression, force=force)
+    regressions = Regressions(check_stored(before, after, criteria))
     if regressions.verdict is Verdict.UNDECIDED and (repeated := _measure_again(current, after)):
         after = repeated
-        regressions = Regressions(check_stored(before, after, question))
+        regressions = Regressions(check_stored(before, after, criteria))
     if regressions.verdict is Verdict.UNDECIDED:
         text = f"Whether {after.name} is worse than its baseline is {str(regressions).rstrip('.')}."
         warnings.warn(
@@ -338,7 +338,7 @@ def gate(
         beside=as_tuple(beside, "beside"),
     )
     policy = _read_undecided(judged.undecided)
-    question = _question(judged.metrics, judged.max_regression, force=judged.force)
+    criteria = _criteria(judged.metrics, judged.max_regression, force=judged.force)
     resolved = request.resolve()
     job = resolved.job
     before = baseline if is_checkout(baseline) else _resolve_result(baseline, *possible_names(job))
@@ -347,7 +347,7 @@ def gate(
         open_run_session(on_event, limit) as bench,
     ):
         measured = measure_checkout(before, job, bench) if isinstance(before, str | Path) else before
-        report = run_gate(measured, job, question, GateRule(), bench, max_time=budget, as_long=as_long)
+        report = run_gate(measured, job, criteria, GateRule(), bench, max_time=budget, as_long=as_long)
     outcome = judge_result(report.result, resolved.constraints)
     report = replace(report.with_bounds(outcome.judgements), result=outcome.result, undecided=policy)
     branch = BRANCH + save_as_baseline.removeprefix(BRANCH) if save_as_baseline else None
@@ -403,11 +403,11 @@ def check(
     """
     if baseline is None and (metrics or max_regression is not None):
         raise RequestError("metrics and max_regression need a baseline to compare with; give baseline=.")
-    question = _question(metrics, max_regression, force=force)
+    criteria = _criteria(metrics, max_regression, force=force)
     candidate = find_result(str(result)) if isinstance(result, str | Path) else _resolve_result(result)
     constraints = tuple(map(candidate.read_bound, as_tuple(require, "require")))
     before = None if baseline is None else _resolve_result(baseline, candidate.name)
-    report = check_result(candidate, constraints, question, before)
+    report = check_result(candidate, constraints, criteria, before)
     return replace(report, undecided=_read_undecided(undecided))
 
 
@@ -488,7 +488,7 @@ def _resolve_result(source: Result | Figures | str | Path, *names: str) -> Resul
     return result
 
 
-def _question(metrics: str | Sequence[str], max_regression: Regression, *, force: bool) -> CompareOptions:
+def _criteria(metrics: str | Sequence[str], max_regression: Regression, *, force: bool) -> CompareOptions:
     """Return what a gate judges."""
     smallest = parse_max_regressions(size_texts(max_regression))
     return CompareOptions(metrics=as_tuple(metrics, "metrics"), smallest=smallest, force=force)

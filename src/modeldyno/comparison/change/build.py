@@ -65,7 +65,7 @@ class CompareOptions:
 def compare_results(
     baseline: Result,
     candidate: Result,
-    question: CompareOptions,
+    criteria: CompareOptions,
     *,
     level: float = LEVEL,
     in_turns: bool = False,
@@ -76,7 +76,7 @@ def compare_results(
     Args:
         baseline: the reference.
         candidate: the Result to judge.
-        question: what is judged, and what matters.
+        criteria: what is judged, and what matters.
         level: joint confidence of all intervals.
         in_turns: whether the two were run in the same session, interleaved or in blocks.
         paired: whether process i of both ran in the same round.
@@ -86,7 +86,7 @@ def compare_results(
     """
     compared = unjudged(baseline, candidate)
     hardware = compared.hardware
-    if hardware and not question.force:
+    if hardware and not criteria.force:
         if _differ_in_cores(baseline, candidate, hardware):
             raise RequestError(
                 f"{_name_both(baseline, candidate)} were not given the same cores: "
@@ -98,12 +98,12 @@ def compare_results(
             f"({_describe_differences(hardware)}), which cannot be compared; measure both on one machine, "
             "or add `force` to compare them anyway."
         )
-    queries = selected_queries(question.metrics, baseline, candidate)
+    queries = selected_queries(criteria.metrics, baseline, candidate)
     judged = queries or headline_queries(baseline, candidate)
     common = (query for query in shared_queries(baseline, candidate) if query.metric not in _EXPLANATORY)
     queried = queries or tuple(dict.fromkeys((*judged, *common)))
     judge = partial(
-        judge_changes, baseline, candidate, smallest=question.smallest, queries=queried, level=level
+        judge_changes, baseline, candidate, smallest=criteria.smallest, queries=queried, level=level
     )
     judged_changes = judge(paired=paired)
     if not in_turns:

@@ -273,7 +273,7 @@ def _test_numbers(
     query: Query, before: Sequence[float], after: Sequence[float], options: _TestOptions
 ) -> TestedChange:
     """Test two sets of numbers, one for each process; those within an allocator's step are the same."""
-    result, step = _test_ratio(query, before, after, options), METRICS[query.metric].step
+    result, step = _test_ratio(query, before, after, options), METRICS[query.metric].resolution
     if not 0 < max(*before, *after) - min(*before, *after) <= step:
         return result
     why = f"all are within {format_quantity(step, query.unit)}, which an allocator takes at once"
@@ -287,7 +287,9 @@ def _test_ratio(
     if min(*before, *after) <= 0:
         return _test_by_rank(query, before, after, level)
     logs = [math.log(n) for n in before], [math.log(n) for n in after]
-    ratio, error, degrees, how = _log_ratio(*logs, options.own, METRICS[query.metric].prior, paired=paired)
+    ratio, error, degrees, how = _log_ratio(
+        *logs, options.own, METRICS[query.metric].prior_spread, paired=paired
+    )
     if options.scatter is not None and (_are_few(*logs) or options.scatter.of_a_difference > error):
         error, degrees = max(options.scatter.of_a_difference, options.own), options.scatter.degrees
         how = (

@@ -32,8 +32,8 @@ def headline_queries(baseline: Result, candidate: Result) -> tuple[Query, ...]:
     the latency of the call end to end as well. If there are none, all that both have.
     Those that the candidate lacks are judged, too, so that a gate does not pass because nothing was measured.
     """
-    judged = [m for m in baseline.measurements if m.row.judged and m.scope in _WHOLE]
-    judged = sorted((m for m in judged if m.row.spread is _is_spread(m)), key=lambda m: m.row.judged)
+    judged = [m for m in baseline.measurements if m.row.gate_rank and m.scope in _WHOLE]
+    judged = sorted((m for m in judged if m.row.spread is _is_spread(m)), key=lambda m: m.row.gate_rank)
     measured = [m for m in judged if not m.row.computed]
     chosen = measured or judged
     queries = tuple(Query(metric=m.metric, scope=m.scope, statistic=m.row.statistic) for m in chosen)
@@ -72,7 +72,7 @@ def _is_of_region(measurement: Measurement, other: Measurement) -> bool:
 
 
 def _has_direction(row: MetricRow) -> bool:
-    return row.better is not Better.NEITHER and not row.circumstance
+    return row.better is not Better.NEITHER and not row.environmental
 
 
 def _default_statistic(measurement: Measurement) -> str | None:
@@ -97,7 +97,7 @@ def count_families(measured: Iterable[tuple[Query, Measurement | None, Measureme
 
 def metric_family(query: Query) -> str:
     """Return the family of a query, which is the same for metrics that move together."""
-    return METRICS[query.metric].kin or query.metric
+    return METRICS[query.metric].family or query.metric
 
 
 def is_count(measurement: Measurement) -> bool:

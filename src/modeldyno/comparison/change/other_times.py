@@ -108,4 +108,4 @@ class OtherTimes:
 def _depends_on_machine(change: Change) -> bool:
     """Return whether it was measured in time: not counted, and not what a model answers."""
     varies = change.interval is not None and change.interval.low != change.interval.high
-    return varies and METRICS[change.query.metric].kin != ANSWERS
+    return varies and METRICS[change.query.metric].family != ANSWERS

@@ -88,7 +88,7 @@ def _may_grow(query: Query, result: Result) -> bool:
         return True
     value = measurement.value
     return not isinstance(value, Distribution) or any(
-        _grew(run.tolist(), measurement.row.step) for run in value.arrays()
+        _grew(run.tolist(), measurement.row.resolution) for run in value.arrays()
     )
 
 

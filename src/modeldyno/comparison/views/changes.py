@@ -346,7 +346,7 @@ def _has_own_row(change: Change, contrast: CandidateComparison) -> bool:
     """Whether a change has its own row when not everything is shown."""
     if change in contrast.verdicts:
         return change.outcome is not ChangeVerdict.SAME
-    return _surely_changed(change) and not METRICS[change.query.metric].minor
+    return _surely_changed(change) and not METRICS[change.query.metric].derived
 
 
 def _row(change: Change) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.base.metrics.metric import METRICS, Better
 from modeldyno.conversion.agreement.inner_values import End
-from modeldyno.conversion.agreement.rule import AgreementRule, Sameness, Tolerance
+from modeldyno.conversion.agreement.rule import AgreementRule, Equivalence, Tolerance
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +31,7 @@ class OutputFigures:
 
     output: str
     """The name that the source gives it."""
-    verdict: Sameness
+    verdict: Equivalence
     reason: str = ""
     """Why it does not agree; empty if it does."""
     values: int
@@ -113,7 +113,7 @@ class TaskMetric:
 class ModelAgreement:
     """Whether a converted model is still the model."""
 
-    verdict: Sameness
+    verdict: Equivalence
     """The worst of its outputs."""
     sentence: str
     outputs: tuple[OutputFigures, ...]
@@ -145,10 +145,10 @@ class ModelAgreement:
         return max(self.outputs, key=_badness, default=None)
 
 
-_ORDER = (Sameness.AGREES, Sameness.CLOSE, Sameness.DIFFERS)
+_ORDER = (Equivalence.AGREES, Equivalence.CLOSE, Equivalence.DIFFERS)
 
 
-def worst_verdict(verdicts: tuple[Sameness, ...]) -> Sameness:
+def worst_verdict(verdicts: tuple[Equivalence, ...]) -> Equivalence:
     """Return the worst of several verdicts."""
     return max(verdicts, key=_ORDER.index)
 
@@ -217,7 +217,7 @@ def with_task(agreement: ModelAgreement, metrics: Sequence[TaskMetric]) -> Model
     """Add the metrics of the task: a model that may be inferior in one differs."""
     with_metrics = replace(agreement, metrics=tuple(metrics))
     if (worse := next((metric for metric in metrics if metric.inferior), None)) is not None:
-        return replace(with_metrics, verdict=Sameness.DIFFERS, sentence=f"differs: {worse.sentence}")
+        return replace(with_metrics, verdict=Equivalence.DIFFERS, sentence=f"differs: {worse.sentence}")
     return replace(
         with_metrics, sentence="; ".join([with_metrics.sentence, *(metric.sentence for metric in metrics)])
     )

@@ -20,7 +20,7 @@ from modeldyno.conversion.agreement.agreement import (
     TopAgreement,
     worst_verdict,
 )
-from modeldyno.conversion.agreement.rule import AgreementRule, DtypeBound, Sameness, bound_of
+from modeldyno.conversion.agreement.rule import AgreementRule, DtypeBound, Equivalence, bound_of
 
 if TYPE_CHECKING:
     from numpy import ndarray
@@ -389,7 +389,7 @@ def conclude(
     refused = next((tally for tally in tallies if tally.refused), None)
     if refused is not None:
         why = f"{rule.verified_by} refuses it at {refused.call}: {refused.refused}"
-        return replace(agreement, verdict=Sameness.DIFFERS, sentence=f"differs: {why}")
+        return replace(agreement, verdict=Equivalence.DIFFERS, sentence=f"differs: {why}")
     return replace(agreement, sentence=_sentence(agreement))
 
 
@@ -398,7 +398,7 @@ def _figures(tallies: Sequence[CallTally], rule: AgreementRule) -> OutputFigures
     name, values = tallies[0].output, sum(tally.values for tally in tallies)
     if (faulty := next((tally for tally in tallies if tally.fault), None)) is not None:
         reason = f"{faulty.fault}, at {faulty.call}"
-        return OutputFigures(output=name, verdict=Sameness.DIFFERS, reason=reason, values=values)
+        return OutputFigures(output=name, verdict=Equivalence.DIFFERS, reason=reason, values=values)
     worst = max(tallies, key=lambda tally: tally.worst)
     angle, top = _cosine(tallies), _top(tallies)
     verdict, reason = _verdict(worst, angle, top, rule)
@@ -411,7 +411,7 @@ def _figures(tallies: Sequence[CallTally], rule: AgreementRule) -> OutputFigures
         relative=_finite(max(tally.relative for tally in tallies)),
         error=worst.error,
         bound=worst.bound,
-        ruled=worst.ruled if verdict is Sameness.AGREES and max(t.unruled for t in tallies) > 1 else None,
+        ruled=worst.ruled if verdict is Equivalence.AGREES and max(t.unruled for t in tallies) > 1 else None,
         floor=worst.floor,
         cosine=angle,
         top=top,
@@ -420,9 +420,9 @@ def _figures(tallies: Sequence[CallTally], rule: AgreementRule) -> OutputFigures
 
 def _verdict(
     worst: CallTally, angle: float | None, top: TopAgreement | None, rule: AgreementRule
-) -> tuple[Sameness, str]:
+) -> tuple[Equivalence, str]:
     if worst.worst <= 1 or rule.verified_by:
-        return Sameness.AGREES, ""
+        return Equivalence.AGREES, ""
     is_wider = rule.tolerance is not None and rule.tolerance.of(worst.output)
     source = " as asked" if is_wider and worst.products is not None else ""
     if worst.products is None:
@@ -431,16 +431,16 @@ def _verdict(
     else:
         off = f"it is off by {worst.error:.2g} where {worst.bound:.2g} is allowed{source}, at {worst.call}"
     if not rule.lossy:
-        return Sameness.DIFFERS, off
+        return Equivalence.DIFFERS, off
     if angle is not None and angle < rule.cosine:
-        return Sameness.DIFFERS, f"its cosine with the source is {angle:.4f}, below {rule.cosine:g}"
+        return Equivalence.DIFFERS, f"its cosine with the source is {angle:.4f}, below {rule.cosine:g}"
     if top is not None and top.low < rule.argmax:
         kept = f"the largest element stays the same in {top.same} of {top.of}"
         return (
-            Sameness.DIFFERS,
+            Equivalence.DIFFERS,
             f"{kept}: certain is {top.low:.2f}, and {rule.argmax:.2f} is asked for",
         )
-    return Sameness.CLOSE, off
+    return Equivalence.CLOSE, off
 
 
 def _cosine(tallies: Sequence[CallTally]) -> float | None:
@@ -471,9 +471,9 @@ def _sentence(agreement: ModelAgreement) -> str:
     samples = f"{agreement.samples} sample{'' if agreement.samples == 1 else 's'}"
     how = f"{samples}, {len(agreement.calls)} {'way' if len(agreement.calls) == 1 else 'ways'} of calling"
     match agreement.verdict:
-        case Sameness.DIFFERS:
+        case Equivalence.DIFFERS:
             return f"differs: output '{worst.output}': {worst.reason}"
-        case Sameness.CLOSE:
+        case Equivalence.CLOSE:
             angle = "" if worst.cosine is None else f"; cosine {worst.cosine:.5f}"
             top = "" if worst.top is None else f"; same largest element in {worst.top.same} of {worst.top.of}"
             return f"close, as declared ({how}): output '{worst.output}': {worst.reason}{angle}{top}"

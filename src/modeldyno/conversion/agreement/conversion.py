@@ -10,7 +10,7 @@ from modeldyno.base.job.input_spec import InputSpec
 from modeldyno.base.job.model_ref import ModelIdentity
 from modeldyno.base.result.result import Fact
 from modeldyno.conversion.agreement.agreement import ModelAgreement
-from modeldyno.conversion.agreement.rule import Sameness, Tolerance
+from modeldyno.conversion.agreement.rule import Equivalence, Tolerance
 
 SCHEMA = 1
 """Number of the schema of a Conversion."""
@@ -142,4 +142,4 @@ class Conversion(Conclusion):
     @property
     def agreeing(self) -> tuple[Converted, ...]:
         """Those that are still the model, without those that are only close."""
-        return tuple(m for m in self.converted if m.usable and m.verdict == Sameness.AGREES)
+        return tuple(m for m in self.converted if m.usable and m.verdict == Equivalence.AGREES)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from modeldyno.conversion.agreement.agreement import FirstDifference
 from modeldyno.conversion.agreement.compare import CallTally, compare_call, conclude, relative_floor
 from modeldyno.conversion.agreement.inner_values import End, InnerValue, Moment, pair_values
-from modeldyno.conversion.agreement.rule import AgreementRule, Sameness
+from modeldyno.conversion.agreement.rule import AgreementRule, Equivalence
 
 if TYPE_CHECKING:
     from numpy import ndarray
@@ -48,7 +48,7 @@ def find_first(
     for moment in moments:
         tallies = _tallies(moment, converted, again, rule, batch)
         worst = conclude(tallies, replace(rule, argmax=0.0), samples=batch or 1).worst if tallies else None
-        differs = worst is not None and worst.verdict is Sameness.DIFFERS
+        differs = worst is not None and worst.verdict is Equivalence.DIFFERS
         if tallies and not (differs and moment.end is End.INPUT and unseen):  # that is not its own input
             compared[moment.layer] = None
             if differs:

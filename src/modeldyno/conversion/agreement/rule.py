@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 
-class Sameness(StrEnum):
+class Equivalence(StrEnum):
     """The verdict on one output, or on all of them."""
 
     AGREES = "agrees"

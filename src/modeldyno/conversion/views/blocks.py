@@ -10,7 +10,7 @@ from modeldyno.base.report.blocks import Block, Heading, Notice, Severity, Table
 from modeldyno.base.stats.units import BYTES, SECONDS, format_quantity
 from modeldyno.base.views.text import count, shorten_name
 from modeldyno.base.views.view_options import PLAIN, ViewOptions
-from modeldyno.conversion.agreement.rule import Sameness
+from modeldyno.conversion.agreement.rule import Equivalence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +37,7 @@ def brief(conversion: Conversion) -> str:
     verb = "agrees" if 1 in (agreeing, total) else "agree"
     parts = [f"{agreeing} of {count(total, 'converted form')} {verb} with it"]
     parts += [f"{close} {'is' if close == 1 else 'are'} close, as declared"] if close else []
-    wrong = sum(made.verdict == Sameness.DIFFERS for made in conversion.converted)
+    wrong = sum(made.verdict == Equivalence.DIFFERS for made in conversion.converted)
     parts += [f"{wrong} differ{'s' if wrong == 1 else ''}"] if wrong else []
     failed = total - agreeing - close - wrong
     parts += [f"{failed} failed"] if failed else []
@@ -80,7 +80,7 @@ def failures(conversion: Conversion, *, verbose: bool = False) -> Iterator[Notic
 def _is_conditional(agreement: ModelAgreement) -> bool:
     """Return whether a usable form needs a word: it is only close, or agrees by a tolerance."""
     by_tolerance = any(figures.ruled is not None for figures in agreement.outputs)
-    return agreement.verdict == Sameness.CLOSE or by_tolerance
+    return agreement.verdict == Equivalence.CLOSE or by_tolerance
 
 
 def _place(made: Converted) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from modeldyno.base.clock import perf_counter
 from modeldyno.base.job.devices import DevicePeaks
 from modeldyno.engine.environment.devices import read_devices
-from modeldyno.engine.environment.idle import IdleRule, why_busy
+from modeldyno.engine.environment.idle import IdleRule, busy_reason
 from modeldyno.engine.environment.machine import hardware
 from modeldyno.engine.environment.peaks import (
     SECONDS,
@@ -63,7 +63,7 @@ def accelerator_peaks(
     path = cache_file(directory or cache_directory(), [hardware(), version, measured_dtype, device])
     peaks = recall_or_measure(
         path,
-        lambda: why_busy(device, IdleRule(samples=1, period=0.0)) is not None,
+        lambda: busy_reason(device, IdleRule(samples=1, period=0.0)) is not None,
         lambda: (measure or measure_in_subprocess)(measured_dtype, device),
     )
     if peaks is None:

@@ -69,7 +69,7 @@ class _CpuTimes:
     own: float
 
 
-def why_busy(
+def busy_reason(
     device: str,
     rule: IdleRule,
     *,
@@ -200,7 +200,7 @@ def idle_device(device: str, who: str, rule: IdleRule) -> Iterator[None]:
     Raises:
         DeviceInUse: somebody else uses it.
     """
-    if busy := why_busy(device, rule):
+    if busy := busy_reason(device, rule):
         raise DeviceInUse(busy)
     with device_lock(device, who) as holder:
         if holder is not None:

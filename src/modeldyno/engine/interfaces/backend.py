@@ -141,7 +141,7 @@ HOST_AXES = frozenset({"threads", "intra_threads"})
 
 
 @runtime_checkable
-class HasSpace(Protocol):
+class SuggestsAxes(Protocol):
     """A backend with default axes for a sweep."""
 
     space: tuple[str, ...]

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from modeldyno.base.clock import perf_counter
 from modeldyno.base.job.input_spec import InputSpec
 from modeldyno.base.job.load_spec import Load
-from modeldyno.base.job.probe_options import Observation
-from modeldyno.base.job.static_options import Inspection
+from modeldyno.base.job.probe_options import ProbeOptions
+from modeldyno.base.job.static_options import StaticOptions
 from modeldyno.base.metrics.doubt import Doubt
 from modeldyno.base.metrics.measurement import Measurement
 from modeldyno.base.result.result import Artifact, Event, Failure
@@ -78,7 +78,7 @@ NO_TURNS = NoTurns()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Subject:
+class ProbeContext:
     """A model under measurement, as passed to probes."""
 
     model: Model
@@ -105,17 +105,17 @@ class Subject:
     batch_size: int | None = None
     sizes: Mapping[str, int] = field(default_factory=dict)
     """Requested sizes of symbolic input dimensions."""
-    inspection: Inspection = field(default_factory=Inspection)
+    inspection: StaticOptions = field(default_factory=StaticOptions)
     device: Callable[[], str] = field(default=lambda: "cpu")
     """Return the device that a session of the model runs on, such as ``cuda:0``, before there is one."""
     precision: str = ""
     """What weights and inputs are converted to, such as ``bf16``; empty if they stay as they are."""
-    observation: Observation = field(default_factory=Observation)
+    observation: ProbeOptions = field(default_factory=ProbeOptions)
     known: tuple[Measurement, ...] = ()
     """Measurements of the probes before this one."""
-    beside: tuple[tuple[str, Subject], ...] = ()
+    beside: tuple[tuple[str, ProbeContext], ...] = ()
     """Other models on the same server, by name, which are put under load at the same time."""
-    baton: TurnToken = NO_TURNS
+    turns: TurnToken = NO_TURNS
     interrupted: Callable[[], bool] = field(default=lambda: False)
     watch: Callable[[Event], None] = field(default=lambda _event: None)
     """Receives progress and provisional measurements."""
@@ -128,13 +128,13 @@ ProbeOutput = Measurement | Doubt | Failure | StaticReport | TraceReport | Artif
 
 
 class Probe(Protocol):
-    """Measures a Subject."""
+    """Measures a ProbeContext."""
 
     needs: type | None
     """The protocol that the session must implement, or None if only the model is needed."""
     pass_: Pass
 
-    def measure(self, subject: Subject, plan: Plan) -> Iterable[ProbeOutput]:
+    def measure(self, subject: ProbeContext, plan: Plan) -> Iterable[ProbeOutput]:
         """Measure a subject; yield the results."""
 
 
@@ -142,5 +142,5 @@ class Probe(Protocol):
 class ChecksFirst(Protocol):
     """A probe that finds out before anything is measured whether it can measure its subject."""
 
-    def check(self, subject: Subject) -> None:
+    def check(self, subject: ProbeContext) -> None:
         """Raise RequestError if the subject and what was given for it do not fit."""

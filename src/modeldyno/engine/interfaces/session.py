@@ -50,7 +50,7 @@ class Layers:
 
     The spans of a call are in the order of their start; the first is that of the whole model.
     """
-    toll: HookOverhead
+    overhead: HookOverhead
     tick: float = 0.0
     """Seconds in which the spans are counted; 0: as finely as our own clock counts."""
     plain: Callable[[], Any] | None = None

@@ -1,1 +1,1 @@
-"""Probes: Subject -> Measurements."""
+"""Probes: ProbeContext -> Measurements."""

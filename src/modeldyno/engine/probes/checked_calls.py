@@ -21,7 +21,7 @@ from modeldyno.base.metrics import call_checks
 from modeldyno.base.metrics.call_checks import AfterCalls, NewInputTimes, ReadingTimes
 from modeldyno.base.stats.statistics import Samples
 from modeldyno.engine.data.new_inputs import new_inputs
-from modeldyno.engine.interfaces.probe import Subject
+from modeldyno.engine.interfaces.probe import ProbeContext
 from modeldyno.engine.probes.timing_loop import profiler_work, time_one_call
 from modeldyno.models.interface import Feed
 
@@ -53,7 +53,7 @@ _PAUSE = (0.005, 0.05)
 class CheckedCalls:
     """The checks of one pass; enter it before the pass, and let `times` draw its samples."""
 
-    subject: Subject
+    subject: ProbeContext
     draw: Callable[[int], Samples]
     """Times plain calls."""
     inputs: list[NewInputTimes] = field(default_factory=list)

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from modeldyno.base.metrics.measurement import Distribution, Measurement
     from modeldyno.base.metrics.measurement_plan import Plan
     from modeldyno.base.stats.statistics import Samples
-    from modeldyno.engine.interfaces.probe import Subject
+    from modeldyno.engine.interfaces.probe import ProbeContext
 
 
 def measure_checked_pass(
-    subject: Subject,
+    subject: ProbeContext,
     plan: Plan,
     draw: Callable[[int], Samples],
     metric: str,
@@ -54,7 +54,7 @@ def measure_checked_pass(
             yield from watch.doubts(paced.warmup_runs)
 
 
-def _rate_doubts(subject: Subject, median: float) -> Iterator[Doubt]:
+def _rate_doubts(subject: ProbeContext, median: float) -> Iterator[Doubt]:
     """Yield a doubt if the counted operations could not be done in the time of a call."""
     flops = next((m.value for m in subject.known if (m.metric, m.scope) == ("flops", "")), None)
     if isinstance(flops, int | float):

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from numpy import ndarray
 
     from modeldyno.base.metrics.measurement_plan import Plan
-    from modeldyno.engine.interfaces.probe import Subject
+    from modeldyno.engine.interfaces.probe import ProbeContext
 
 needs = CanCall
 pass_ = Pass.SECOND
 
 
-def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt]:
+def measure(subject: ProbeContext, plan: Plan) -> Iterator[Measurement | Doubt]:
     """Call every sample of the data once; yield the accuracy and its likes, each with its interval.
 
     A metric that the data do not fit, such as top_5 of three classes, becomes a doubt if another one fits.
@@ -63,7 +63,7 @@ def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt]:
     yield Measurement(metric="evaluated_samples", value=len(labels))
 
 
-def check(subject: Subject) -> None:
+def check(subject: ProbeContext) -> None:
     """Call the first samples, and evaluate them with the labels that lie farthest apart.
 
     Raises:
@@ -93,7 +93,7 @@ def check(subject: Subject) -> None:
         raise unfit[0]
 
 
-def _source(subject: Subject) -> str:
+def _source(subject: ProbeContext) -> str:
     """Return where the labelled samples are."""
     sources = (spec.source for spec in subject.inputs if spec.source)
     source = subject.observation.data or next(iter(sources), None)
@@ -102,7 +102,7 @@ def _source(subject: Subject) -> str:
     return source
 
 
-def _outputs(subject: Subject, source: str, most: int | None = None) -> ndarray:
+def _outputs(subject: ProbeContext, source: str, most: int | None = None) -> ndarray:
     """Return the first output of all samples, or of as many of the first ones."""
     session, like = subject.session, subject.feeds[0]
     assert isinstance(session, CanCall)

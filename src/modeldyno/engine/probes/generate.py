@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
     from modeldyno.base.metrics.doubt import Doubt
     from modeldyno.base.metrics.measurement_plan import Plan
-    from modeldyno.engine.interfaces.probe import Subject
+    from modeldyno.engine.interfaces.probe import ProbeContext
 
 needs = CanGenerate
 pass_ = Pass.TIMED
 
 
-def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt]:
+def measure(subject: ProbeContext, plan: Plan) -> Iterator[Measurement | Doubt]:
     """Generate for each pair of lengths until the plan is met; all of them share its time.
 
     Raises:
@@ -108,7 +108,7 @@ class _Run:
         return steps_array
 
 
-def _prepare_runs(subject: Subject) -> list[_Run]:
+def _prepare_runs(subject: ProbeContext) -> list[_Run]:
     """Prepare every prompt, so that unsupported requests are refused before anything is measured."""
     session = cast("CanGenerate", subject.session)
     text = token_metrics.TOKENS in subject.feeds[0]
@@ -122,7 +122,7 @@ def _prepare_runs(subject: Subject) -> list[_Run]:
     ]
 
 
-def _measure_run(run: _Run, subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt]:
+def _measure_run(run: _Run, subject: ProbeContext, plan: Plan) -> Iterator[Measurement | Doubt]:
     what, extent = f"generation@{run.extent.scope}", run.extent
     paced = timing_loop.measure_timed_pass(subject, plan, run.draw, what)
     steps = run.complete_steps(len(paced.samples))

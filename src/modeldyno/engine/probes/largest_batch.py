@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from modeldyno.base.metrics.measurement_plan import Plan
-    from modeldyno.engine.interfaces.probe import Subject
+    from modeldyno.engine.interfaces.probe import ProbeContext
     from modeldyno.engine.trace.allocations import AllocationRecord
 
 needs = HasMemory
@@ -48,7 +48,7 @@ _SAFE_SHARE = 0.9
 """Share of the available memory that trials may take on the CPU."""
 
 
-def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt]:
+def measure(subject: ProbeContext, plan: Plan) -> Iterator[Measurement | Doubt]:
     """Double the batch until it does not fit, then search for the largest that does.
 
     Raises:
@@ -71,7 +71,7 @@ def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt]:
     yield from _search_doubts(trials, fits, fails)
 
 
-def _predicted(subject: Subject, plan: Plan, limit: float) -> Iterator[Measurement]:
+def _predicted(subject: ProbeContext, plan: Plan, limit: float) -> Iterator[Measurement]:
     """Yield the largest batch predicted by static analysis for the same memory, if both are known."""
     if subject.model.graph is None or limit == inf or subject.interrupted():
         return
@@ -197,7 +197,7 @@ class BatchTrials:
         return nearest, nearest_bytes, (nearest_bytes - self.totals[first]) / (nearest - first)
 
 
-def _record_run(subject: Subject, plan: Plan, batch: int) -> AllocationRecord:
+def _record_run(subject: ProbeContext, plan: Plan, batch: int) -> AllocationRecord:
     """Record the allocations of one call, or one training step, with a batch."""
     session: object = subject.session  # whose type does not show all of its capabilities
     payload = build_payloads(
@@ -213,7 +213,7 @@ def _record_run(subject: Subject, plan: Plan, batch: int) -> AllocationRecord:
         return call()
 
 
-def _has_device_memory(subject: Subject) -> bool:
+def _has_device_memory(subject: ProbeContext) -> bool:
     """Check whether the model runs on a device with its own memory, which raises an error when it is full."""
     session: object = subject.session
     return isinstance(session, HasAllocator)
@@ -229,7 +229,7 @@ def _total_bytes(call: AllocationRecord, *, limits_process: bool) -> int:
     return find_allocated_peak(call).bytes + held + (_DRAWING_FACTOR * input_bytes if limits_process else 0)
 
 
-def _memory_limit(subject: Subject, plan: Plan) -> float:
+def _memory_limit(subject: ProbeContext, plan: Plan) -> float:
     """Return the bytes that a batch may take in total; infinity if the device has its own memory."""
     stated = subject.inspection.memory
     if _has_device_memory(subject):
@@ -250,7 +250,7 @@ def _memory_limit(subject: Subject, plan: Plan) -> float:
     return min(available, stated or available)
 
 
-def _weight_bytes(subject: Subject) -> int:
+def _weight_bytes(subject: ProbeContext) -> int:
     session: object = subject.session
     assert isinstance(session, HasMemory)
     with session.allocations(subject.feeds[0]) as call:

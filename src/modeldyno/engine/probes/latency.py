@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from modeldyno.base.metrics.doubt import Doubt
     from modeldyno.base.metrics.measurement import Distribution
     from modeldyno.base.metrics.measurement_plan import Plan
-    from modeldyno.engine.interfaces.probe import Subject
+    from modeldyno.engine.interfaces.probe import ProbeContext
 
 needs = CanCall
 pass_ = Pass.TIMED
 
 
-def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt]:
+def measure(subject: ProbeContext, plan: Plan) -> Iterator[Measurement | Doubt]:
     """Warm up, measure until the plan is met, and yield the latency, its doubts and those of its calls."""
     plain = timing_loop.time_each_call(subject.calls)
     yield from measure_checked_pass(subject, plan, plain, "latency", _latency)

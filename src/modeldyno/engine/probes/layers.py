@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from modeldyno.base.metrics.measurement import Distribution
     from modeldyno.base.metrics.measurement_plan import Plan
     from modeldyno.base.stats.statistics import Samples
-    from modeldyno.engine.interfaces.probe import Subject
+    from modeldyno.engine.interfaces.probe import ProbeContext
     from modeldyno.engine.trace.layer_times import Attribution, TimedModule
 
 needs = HasLayers
@@ -43,7 +43,7 @@ SCOPE = "layers"
 """Scope of the metrics that tell how far to trust this pass."""
 
 
-def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt | TraceReport]:
+def measure(subject: ProbeContext, plan: Plan) -> Iterator[Measurement | Doubt | TraceReport]:
     """Time the modules in a pass of its own, and subtract the overhead of timing."""
     session = cast("HasLayers", subject.session)
     all_layers = not subject.observation.layers
@@ -63,7 +63,7 @@ def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt | Trac
     if not calls:
         yield _PROFILE_FULL
         return
-    attribution = attribute_module_times(calls, plain, watched.toll, containers=all_layers)
+    attribution = attribute_module_times(calls, plain, watched.overhead, containers=all_layers)
     yield TraceReport(layers=tuple(part.layer for part in attribution.parts))
     layers = [(part.layer.path, part.layer.kind) for part in attribution.parts if part.layer.path]
     if unmatched := subject.observation.unmatched(layers):
@@ -161,7 +161,7 @@ def _with_samples(template: Distribution, samples: tuple[float, ...]) -> Distrib
     return replace(template, runs=type(template).of(samples).runs)
 
 
-def _node_costs(subject: Subject, origins: Mapping[str, Sequence[str]]) -> dict[str, dict[str, float]]:
+def _node_costs(subject: ProbeContext, origins: Mapping[str, Sequence[str]]) -> dict[str, dict[str, float]]:
     """Return the costs of nodes that are not modules, if static analysis has counted the whole model."""
     graph, flops = subject.model.graph, _known_flops(subject)
     if not origins or graph is None or "" not in flops:
@@ -176,7 +176,7 @@ def _node_costs(subject: Subject, origins: Mapping[str, Sequence[str]]) -> dict[
     return {path: costs for path, costs in nodes.items() if path not in flops}
 
 
-def _known_flops(subject: Subject) -> dict[str, float]:
+def _known_flops(subject: ProbeContext) -> dict[str, float]:
     """Return the FLOPs of each module that static analysis has found."""
     return {
         m.scope: m.value for m in subject.known if m.metric == "flops" and isinstance(m.value, int | float)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from modeldyno.base.metrics.measurement import Measurement
     from modeldyno.base.metrics.measurement_plan import Plan
     from modeldyno.base.result.trace_data import TraceReport
-    from modeldyno.engine.interfaces.probe import Subject
+    from modeldyno.engine.interfaces.probe import ProbeContext
     from modeldyno.engine.trace.allocations import AllocationRecord
 
 needs = CanCall
@@ -35,7 +35,7 @@ _PROCESS_ONLY = Doubt(
 )
 
 
-def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt | TraceReport]:
+def measure(subject: ProbeContext, plan: Plan) -> Iterator[Measurement | Doubt | TraceReport]:
     """Record a few calls, or training steps, with one payload; yield the peak, its contents and growth."""
     session: object = subject.session  # whose type does not show all of its capabilities
     if subject.inspection.mode is Mode.TRAIN:
@@ -55,7 +55,7 @@ def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt | Trac
 
 
 def _record_calls(
-    call: Callable[[], AllocationRecord], subject: Subject, plan: Plan
+    call: Callable[[], AllocationRecord], subject: ProbeContext, plan: Plan
 ) -> list[AllocationRecord]:
     """Record the calls; at least one, which takes longer, as it sets the recording up."""
     recorded = [call()]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from modeldyno.base.metrics.measurement_plan import Plan
-    from modeldyno.engine.interfaces.probe import Subject
+    from modeldyno.engine.interfaces.probe import ProbeContext
     from modeldyno.engine.trace.op_events import WatchedCalls
 
 needs = HasOperators
@@ -45,7 +45,7 @@ _EVENT_BYTES = 600
 """Approximate bytes of one event in a trace."""
 
 
-def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt | TraceReport | Artifact]:
+def measure(subject: ProbeContext, plan: Plan) -> Iterator[Measurement | Doubt | TraceReport | Artifact]:
     """Record a few calls, follow the data flow of one, and write a trace if requested."""
     session: object = subject.session  # whose type does not show all of its capabilities
     assert isinstance(session, HasOperators)
@@ -79,7 +79,7 @@ def _divide_calls(watched: WatchedCalls, plain_times: list[float]) -> Iterator[M
         yield Measurement(metric=metric, value=Distribution.of(seconds), scope=SCOPE)
 
 
-def _time_plain_calls(subject: Subject, plan: Plan) -> list[float]:
+def _time_plain_calls(subject: ProbeContext, plan: Plan) -> list[float]:
     """Return the seconds of a few calls without a profiler."""
     times: list[float] = []
     spent = 0.0
@@ -113,7 +113,7 @@ _HIDDEN = Doubt(
 )
 
 
-def _redundant_ops(subject: Subject, plain: float) -> Iterator[TraceReport | Doubt]:
+def _redundant_ops(subject: ProbeContext, plain: float) -> Iterator[TraceReport | Doubt]:
     """Yield the redundant operators; their times are parts of a plain call of `plain` seconds."""
     session: object = subject.session
     if not isinstance(session, HasFlow):
@@ -132,7 +132,7 @@ def _redundant_ops(subject: Subject, plain: float) -> Iterator[TraceReport | Dou
 
 
 def _write_trace(
-    session: HasOperators, subject: Subject, path: Path, first: WatchedCalls
+    session: HasOperators, subject: ProbeContext, path: Path, first: WatchedCalls
 ) -> Artifact | Doubt:
     size = _EVENT_BYTES * max(1, len(first.occurrences))
     calls = max(1, min(TRACED, LARGEST // size))

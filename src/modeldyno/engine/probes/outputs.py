@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from modeldyno.base.metrics.measurement_plan import Plan
-    from modeldyno.engine.interfaces.probe import Subject
+    from modeldyno.engine.interfaces.probe import ProbeContext
 
 needs = CanCall
 pass_ = Pass.SECOND
 
 
-def measure(subject: Subject, plan: Plan) -> Iterator[Artifact]:
+def measure(subject: ProbeContext, plan: Plan) -> Iterator[Artifact]:
     """Write the named input and output arrays of a call with the first payload.
 
     Raises:

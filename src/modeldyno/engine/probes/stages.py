@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from modeldyno.base.metrics.doubt import Doubt
     from modeldyno.base.metrics.measurement_plan import Plan
     from modeldyno.base.stats.statistics import Samples
-    from modeldyno.engine.interfaces.probe import Subject
+    from modeldyno.engine.interfaces.probe import ProbeContext
 
 needs = CanCall
 pass_ = Pass.TIMED
@@ -30,7 +30,7 @@ Step = Callable[[Any], Any]
 """Does a stage with what the one before it returned."""
 
 
-def check(subject: Subject) -> None:
+def check(subject: ProbeContext) -> None:
     """Make a call end to end, so that a function that fails does so before anything is measured."""
     for source, steps in _calls(subject)[:1]:
         value = source
@@ -38,7 +38,7 @@ def check(subject: Subject) -> None:
             value = step(value)
 
 
-def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt]:
+def measure(subject: ProbeContext, plan: Plan) -> Iterator[Measurement | Doubt]:
     """Warm up, then time calls until the plan is met; the stage times are of the same calls."""
     calls = _calls(subject)
     stages: dict[str, list[int]] = {name: [] for name in calls[0][1]}
@@ -53,7 +53,7 @@ def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt]:
     yield from timing_loop.steady_state_doubts(_WHOLE, paced, times, replace(plan, percentiles=()))
 
 
-def _calls(subject: Subject) -> tuple[tuple[Any, Mapping[str, Step]], ...]:
+def _calls(subject: ProbeContext) -> tuple[tuple[Any, Mapping[str, Step]], ...]:
     """Return what each distinct call begins with, and its steps by stage."""
     session = cast("CanCall", subject.session)
     own: dict[str, Step] = {

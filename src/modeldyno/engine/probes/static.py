@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
     from modeldyno.base.job.devices import DevicePeaks
     from modeldyno.base.metrics.measurement_plan import Plan
-    from modeldyno.engine.interfaces.probe import Subject
+    from modeldyno.engine.interfaces.probe import ProbeContext
     from modeldyno.models.static.graph import Graph
 
 needs = None
 pass_ = Pass.SECOND
 
 
-def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt | StaticReport]:
+def measure(subject: ProbeContext, plan: Plan) -> Iterator[Measurement | Doubt | StaticReport]:
     """Yield parameters, bytes and sizes; if the loader knows the graph, also FLOPs and memory.
 
     Raises:
@@ -56,7 +56,7 @@ def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt | Stat
 
 
 def _analyse_graph(
-    subject: Subject, graph: Callable[[Tracing], Graph]
+    subject: ProbeContext, graph: Callable[[Tracing], Graph]
 ) -> Iterator[Measurement | Doubt | StaticReport]:
     from modeldyno.models.flops.registry import formulas
     from modeldyno.models.static.analysis import analyse_model  # the parent only asks `needs`
@@ -78,7 +78,7 @@ def _analyse_graph(
         yield _UNMEASURED
 
 
-def _resolve_device(subject: Subject, dtype: str, name: str) -> DevicePeaks | None:
+def _resolve_device(subject: ProbeContext, dtype: str, name: str) -> DevicePeaks | None:
     """Return the peaks of a device of the table, or of the one here that the model runs on."""
     if name != peaks.NAME:
         return find_device(name)
@@ -90,12 +90,12 @@ def _resolve_device(subject: Subject, dtype: str, name: str) -> DevicePeaks | No
     return accelerator_peaks(computed, device)
 
 
-def _converted_dtype(subject: Subject) -> str:
+def _converted_dtype(subject: ProbeContext) -> str:
     """Return the dtype that the model that runs is converted to, if it can be analysed so."""
     return CONVERTED_DTYPES.get(subject.precision, "") if subject.model.converts else ""
 
 
-def tracer(subject: Subject, graph: Callable[[Tracing], Graph]) -> Callable[[Mapping[str, int]], Graph]:
+def tracer(subject: ProbeContext, graph: Callable[[Tracing], Graph]) -> Callable[[Mapping[str, int]], Graph]:
     """Return a function that traces the graph at given sizes; other dimensions are as in the inputs.
 
     Raises:

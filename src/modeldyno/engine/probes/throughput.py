@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from modeldyno.base.metrics.measurement import Measurement
     from modeldyno.base.metrics.measurement_plan import Plan
     from modeldyno.base.stats.statistics import Samples
-    from modeldyno.engine.interfaces.probe import Subject
+    from modeldyno.engine.interfaces.probe import ProbeContext
 
 needs = CanCall
 pass_ = Pass.TIMED
@@ -27,7 +27,7 @@ BLOCK = 0.01
 """Minimum seconds of a timed block of short calls."""
 
 
-def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt]:
+def measure(subject: ProbeContext, plan: Plan) -> Iterator[Measurement | Doubt]:
     """Time blocks of calls until the mean reaches the plan's precision; yield its inverse.
 
     Of a model whose call is a block of its own, the calls of `latency` are the same, and are not made again.
@@ -51,14 +51,14 @@ def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt]:
     )
 
 
-def _calls_of_latency(subject: Subject, plan: Plan) -> Samples | None:
+def _calls_of_latency(subject: ProbeContext, plan: Plan) -> Samples | None:
     """Return the times of the calls that were made for `latency`, if blocks of calls would be no others.
 
     That is so where each call took as long as a block, no other process takes turns, and their mean is as
     precise as the plan wants it.
     """
     latency = next((m.value for m in subject.known if (m.metric, m.scope) == ("latency", "")), None)
-    if not isinstance(latency, Distribution) or latency.void or not isinstance(subject.baton, NoTurns):
+    if not isinstance(latency, Distribution) or latency.void or not isinstance(subject.turns, NoTurns):
         return None
     samples = latency.samples()
     if len(samples) < plan.min_runs or samples.min() < BLOCK:
@@ -67,7 +67,7 @@ def _calls_of_latency(subject: Subject, plan: Plan) -> Samples | None:
     return samples if high - low <= 2 * plan.precision * float(samples.mean()) else None
 
 
-def _rates(subject: Subject, samples: Samples) -> Iterator[Measurement]:
+def _rates(subject: ProbeContext, samples: Samples) -> Iterator[Measurement]:
     blocks = len(samples)
     yield ratio_number("throughput", (subject.samples,) * blocks, samples)
     yield ratio_number("batch_rate", (1,) * blocks, samples)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from modeldyno.base.metrics.measurement_plan import Plan
     from modeldyno.base.metrics.stop_rule import MeasurementProgress, StopRuleResult
     from modeldyno.base.stats.statistics import Samples
-    from modeldyno.engine.interfaces.probe import Subject
+    from modeldyno.engine.interfaces.probe import ProbeContext
 
 CLOCK = "perf_counter_ns"
 _BLOCK_GROWTH = 8
@@ -120,7 +120,7 @@ def distribution(result: StopRuleResult) -> Distribution:
 
 
 def measure_timed_pass(
-    subject: Subject,
+    subject: ProbeContext,
     plan: Plan,
     draw: Callable[[int], Samples],
     metric: str,
@@ -139,7 +139,7 @@ def measure_timed_pass(
     Raises:
         WrongClock: the clock does not keep time, so that nothing is measured and no limit of time holds.
     """
-    baton, drawn = subject.baton, subject.baton.in_turns(draw, warming)
+    turns, drawn = subject.turns, subject.turns.in_turns(draw, warming)
     check_clock = ClockCheck()
 
     def checked(n: int) -> Samples:
@@ -151,25 +151,25 @@ def measure_timed_pass(
     result = measure_until_stable(
         checked,
         plan=plan,
-        clock=baton.clock,
+        clock=turns.clock,
         interrupted=subject.interrupted,
         watch=progress_reporter(subject, metric),
-        agreed=baton.agreed,
+        agreed=turns.agreed,
         aside=partial(profiler_work, subject),
     )
-    subject.mark(WatchStage.OURS)  # processing the samples takes memory, too
+    subject.mark(WatchStage.PROFILER)  # processing the samples takes memory, too
     return result
 
 
 @contextmanager
-def profiler_work(subject: Subject) -> Iterator[None]:
+def profiler_work(subject: ProbeContext) -> Iterator[None]:
     """Mark profiler work within the timed pass: its time and memory do not count for the model."""
-    subject.mark(WatchStage.OURS)
+    subject.mark(WatchStage.PROFILER)
     yield
     subject.mark(WatchStage.TIMED)
 
 
-def progress_reporter(subject: Subject, metric: str) -> Callable[[MeasurementProgress], None]:
+def progress_reporter(subject: ProbeContext, metric: str) -> Callable[[MeasurementProgress], None]:
     """Return a watcher that reports progress and, now and then, a provisional measurement.
 
     The provisional measurements are what remains if this process is killed.

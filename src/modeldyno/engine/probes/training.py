@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from modeldyno.base.metrics.doubt import Doubt
     from modeldyno.base.metrics.measurement_plan import Plan
     from modeldyno.base.stats.statistics import Samples
-    from modeldyno.engine.interfaces.probe import Subject
+    from modeldyno.engine.interfaces.probe import ProbeContext
     from modeldyno.engine.interfaces.session import Training
 
 needs = CanTrain
@@ -27,7 +27,7 @@ Stages = defaultdict[str, list[float]]
 """Stage to its seconds in each step so far."""
 
 
-def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt]:
+def measure(subject: ProbeContext, plan: Plan) -> Iterator[Measurement | Doubt]:
     """Warm up, then time steps until the plan is met; the stage times are of the same steps."""
     session: object = subject.session  # whose type does not show all of its capabilities
     assert isinstance(session, CanTrain)

@@ -115,28 +115,28 @@ class ChildProcess:
         cls,
         *,
         warm: bool = False,
-        seat: TurnGranter | None = None,
+        granter: TurnGranter | None = None,
         gate: RegionGate | None = None,
         limit: TimeLimit | None = None,
     ) -> ChildProcess:
         """Start a child that waits for a Job; a warm child waits for another one after each.
 
-        A child with a `seat` works only while it holds the turn token; one with a `gate` asks it before it
+        A child with a `granter` works only while it holds the turn token; one with a `gate` asks it before it
         measures; one with a `limit` measures so little that it keeps it, and is ended soon after.
         """
-        token_fds = () if seat is None else seat.theirs
+        token_fds = () if granter is None else granter.child_ends
         gate_fds = () if gate is None else (gate.theirs,)
         process = SupervisedChild.start(
             _MODULE,
             *(["--warm"] if warm else []),
-            *(["--baton", *map(str, token_fds)] if token_fds else []),
+            *(["--turns", *map(str, token_fds)] if token_fds else []),
             *(["--region", *map(str, gate_fds)] if gate_fds else []),
             *(["--limit", *limit.arguments()] if limit is not None else []),
             pass_fds=(*token_fds, *gate_fds),
-            clock=monotonic if seat is None else seat.clock,
+            clock=monotonic if granter is None else granter.clock,
         )
-        if seat is not None:
-            seat.taken()
+        if granter is not None:
+            granter.close_child_ends()
         return cls(process=process, warm=warm, gate=gate, limit=limit)
 
     def run_job(

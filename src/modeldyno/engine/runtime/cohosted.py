@@ -11,7 +11,7 @@ from modeldyno.base.job.load_spec import Load
 from modeldyno.base.result.multi_model import with_model_scope
 from modeldyno.base.result.result import Event
 from modeldyno.engine.interfaces.backend import CanHost
-from modeldyno.engine.interfaces.probe import Subject
+from modeldyno.engine.interfaces.probe import ProbeContext
 from modeldyno.engine.runtime.session_setup import (
     assume_input_sizes,
     first_call,
@@ -39,9 +39,9 @@ class CoHostedModels:
     """The additional models of a server, each ready to be put under load."""
 
     events: list[Event] = field(default_factory=list)
-    subjects: dict[str, Subject] = field(default_factory=dict)
+    subjects: dict[str, ProbeContext] = field(default_factory=dict)
 
-    def with_loads(self, job: Job, interrupted: Callable[[], bool]) -> tuple[tuple[str, Subject], ...]:
+    def with_loads(self, job: Job, interrupted: Callable[[], bool]) -> tuple[tuple[str, ProbeContext], ...]:
         """Return them with the loads of a Job."""
         loads = {spec.name: spec.load for spec in job.beside}
         return tuple(
@@ -79,7 +79,7 @@ def load_cohosted(
         with stage(f"first call {name}"):
             opened = first_call(guest, payload, model, stage, job.load or Load())
         guests.events += [with_model_scope(name, event) for event in opened.events]
-        guests.subjects[name] = Subject(
+        guests.subjects[name] = ProbeContext(
             model=model,
             session=guest,
             calls=opened.calls,

@@ -27,7 +27,7 @@ from modeldyno.engine.data.batches import assumption_doubts, resolve_inputs
 from modeldyno.engine.data.requested_inputs import with_requested_inputs
 from modeldyno.engine.environment import machine
 from modeldyno.engine.interfaces.backend import ChoosesDevice, ConfiguresProcess, TakesOtherInputs
-from modeldyno.engine.interfaces.probe import NO_TURNS, ChecksFirst, Pass, Subject
+from modeldyno.engine.interfaces.probe import NO_TURNS, ChecksFirst, Pass, ProbeContext
 from modeldyno.engine.runtime.cohosted import CoHostedModels, load_cohosted
 from modeldyno.engine.runtime.events import INTERRUPTED, RunStage, empty_result, event_of, record_measurements
 from modeldyno.engine.runtime.failures import failure_of
@@ -123,7 +123,7 @@ def events(
     interrupted: Callable[[], bool],
     watch: Callable[[Event], None],
     warm: OpenSession | None = None,
-    baton: TurnToken = NO_TURNS,
+    turns: TurnToken = NO_TURNS,
     region: Region = nullcontext,
     analyst: Analyst = analyse_here,
     limit: TimeLimit | None = None,
@@ -136,7 +136,7 @@ def events(
         watch: called with progress events.
         warm: what an earlier run left open, to be used again and kept open; the Jobs must be equal but for
             load, Plan and config.
-        baton: token that says when this process may measure.
+        turns: token that says when this process may measure.
         region: entered for each pass of measuring, and for nothing else.
         analyst: runs the static analysis when the model is called as well.
         limit: the time limit of the command, for which probes are shortened and left out.
@@ -150,7 +150,7 @@ def events(
     try:
         with OpenSession() if warm is None else warm.borrow() as lent:
             yield from record_measurements(
-                _run_job(job, stage, lent, samplers, interrupted, baton), measurements
+                _run_job(job, stage, lent, samplers, interrupted, turns), measurements
             )
     except Exception as error:
         if isinstance(error, ModelDynoError):
@@ -199,7 +199,7 @@ def answering_session(job: Job) -> Iterator[OpenedModel]:
 class _Ready:
     """Everything up to the first call: the model, the events so far, and what is measured then."""
 
-    subject: Subject
+    subject: ProbeContext
     """The model, inspected, and once it is open, ready to call."""
     events: list[Event]
     """Events of the inspection, followed by those of opening."""
@@ -282,7 +282,7 @@ def _run_job(
     warm: OpenSession,
     samplers: list[Watch],
     interrupted: Callable[[], bool],
-    baton: TurnToken,
+    turns: TurnToken,
 ) -> Iterator[Event]:
     stage.limit = _limit_of_requests(job, stage.limit)
     if warm.ready is None:
@@ -308,7 +308,7 @@ def _run_job(
         ready.subject,
         load=job.load,
         beside=ready.guests.with_loads(job, interrupted),
-        baton=baton,
+        turns=turns,
         interrupted=interrupted,
         watch=stage.watch,
         mark=stage.mark,
@@ -319,13 +319,13 @@ def _run_job(
             with stage(name):
                 probe.check(subject)
     samplers += watch_server(opened.session)
-    baton.tells(stage.mark)
+    turns.tells(stage.mark)
     passes = {probe.pass_ for probe in callable_probes.values()}
     with steady_collector(), stage.region() if Pass.TIMED in passes else nullcontext():
         yield from _run_probes(callable_probes, (Pass.TIMED,), subject, job, stage)
     stage.mark(WatchStage.SECOND)
     yield from check_outputs(opened, "last call", stage)
-    if _TIMED_CALLS in callable_probes and baton is NO_TURNS:
+    if _TIMED_CALLS in callable_probes and turns is NO_TURNS:
         yield from _waiting_lines(subject, job, stage)
     with stage.region() if Pass.SECOND in passes else nullcontext():
         yield from _run_probes(callable_probes, (Pass.SECOND,), subject, job, stage)
@@ -337,7 +337,7 @@ _TIMED_CALLS = "latency"
 """The probe that times calls one by one in this process."""
 
 
-def _waiting_lines(subject: Subject, job: Job, stage: RunStage) -> Iterator[Event]:
+def _waiting_lines(subject: ProbeContext, job: Job, stage: RunStage) -> Iterator[Event]:
     """Yield in which lines calls wait, if they do and there is time to look."""
     plan = job.plan if stage.limit is None else stage.limit.shorten(job.plan, 1)
     if plugins.serves(job.backend) or subject.interrupted() or (stage.limit and stage.limit.left <= 0):
@@ -374,7 +374,7 @@ def _load_and_inspect(
         model = recalled or load_model(bring, job)
     model = with_source(job, model, "" if recalled else source)
     spent["load"] = max(0.0, spent["load"] - account.described)
-    stage.mark(WatchStage.OURS)
+    stage.mark(WatchStage.PROFILER)
     if functions.preprocess is not None:
         with stage(CallStage.PREPROCESS):
             model = with_first_feed(functions.preprocess, job, model)
@@ -385,7 +385,7 @@ def _load_and_inspect(
     callable_probes = {name: probe for name, probe in probes.items() if probe.needs is not None}
     inputs = _requested_inputs(job) if callable_probes else job.inputs
     model = assume_input_sizes(job, model, inputs)
-    subject_so_far = Subject(
+    subject_so_far = ProbeContext(
         model=model,
         inputs=inputs,
         batch_size=batch_size_of(job),
@@ -472,7 +472,7 @@ def _lacks_time_for_analysis(stage: RunStage, spent: Mapping[str, float]) -> boo
     return stage.limit is not None and stage.limit.left < _ANALYSIS_COST * sum(spent.values())
 
 
-def _resolved_inputs(job: Job, subject: Subject) -> Iterator[Event]:
+def _resolved_inputs(job: Job, subject: ProbeContext) -> Iterator[Event]:
     """Yield the input shapes that were requested, where the model declares none."""
     if all(spec.shape is not None for spec in subject.model.inputs):
         return
@@ -487,7 +487,7 @@ def _resolved_inputs(job: Job, subject: Subject) -> Iterator[Event]:
 
 
 def _inspect_isolated(
-    probes: dict[str, Probe], subject: Subject, job: Job, stage: RunStage
+    probes: dict[str, Probe], subject: ProbeContext, job: Job, stage: RunStage
 ) -> Iterator[Event]:
     """Run the static probes on a model that will be called, without leaving traces in its memory."""
 
@@ -538,7 +538,7 @@ _FAR_TOO_MUCH = 2.0
 """Times the free memory that a model is predicted to take before it is not tried: a runtime may need less."""
 
 
-def _check_predicted_memory(job: Job, subject: Subject) -> None:
+def _check_predicted_memory(job: Job, subject: ProbeContext) -> None:
     """Refuse a call that surely exhausts memory before its inputs are made, which may take minutes.
 
     Raises:
@@ -568,7 +568,7 @@ def _requested_inputs(job: Job) -> tuple[InputSpec, ...]:
     return () if other else job.inputs
 
 
-def _with_session(looked: Subject, opened: OpenedModel) -> Subject:
+def _with_session(looked: ProbeContext, opened: OpenedModel) -> ProbeContext:
     payload = opened.payload
     return replace(
         looked,
@@ -583,7 +583,7 @@ def _with_session(looked: Subject, opened: OpenedModel) -> Subject:
 
 
 def _run_probes(
-    probes: dict[str, Probe], passes: tuple[Pass, ...], subject: Subject, job: Job, stage: RunStage
+    probes: dict[str, Probe], passes: tuple[Pass, ...], subject: ProbeContext, job: Job, stage: RunStage
 ) -> Iterator[Event]:
     names = [name for name, probe in probes.items() if probe.pass_ in passes]
     limit, left_out = stage.limit, []  # type: TimeLimit | None, list[str]

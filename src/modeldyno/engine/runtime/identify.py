@@ -12,7 +12,7 @@ from modeldyno.base import plugins
 from modeldyno.base.errors import RequestError
 from modeldyno.base.job.input_spec import InputSpec
 from modeldyno.base.job.model_ref import ModelIdentity, ModelRef
-from modeldyno.engine.runtime.order import answer, carry_out
+from modeldyno.engine.runtime.order import answer, run_order
 from modeldyno.models.interface import Executes, ListsFiles, source_kind
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def identify_model(ref: ModelRef, *, trust: bool, limits: ChildLimits | None = N
         TrustRequired: its file runs code, and `trust` was not given.
         MissingExtra: an optional package is not installed.
     """
-    identified = carry_out(
+    identified = run_order(
         "modeldyno.engine.runtime.identify",
         {"ref": msgspec.to_builtins(ref), "trust": trust},
         limits=limits,

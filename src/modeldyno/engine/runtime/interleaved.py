@@ -96,31 +96,31 @@ def _run_interleaved(
 ) -> list[Result | ModelDynoError]:
     stopped, lock = _StopSignal(interrupts=interrupts), threading.Lock()
     limit = replace(limit, side_count=len(jobs))
-    seats = [TurnGranter.made() for _ in jobs]
+    granters = [TurnGranter.create() for _ in jobs]
     futures: list[Future[Result | ModelDynoError]] = []
     live: list[TurnGranter] = []
     with ExitStack() as stack:
-        for seat in seats:
-            stack.callback(seat.close)  # last: a child whose seat is closed would go on by itself
+        for granter in granters:
+            stack.callback(granter.close)  # last: a child whose granter is closed would go on by itself
         pool = stack.enter_context(ThreadPoolExecutor(len(jobs)))
         stack.callback(stopped.over.set)
-        for seat, job, watch in zip(seats, jobs, watches, strict=True):
-            child = ChildProcess.start(seat=seat, limit=limit)
+        for granter, job, watch in zip(granters, jobs, watches, strict=True):
+            child = ChildProcess.start(granter=granter, limit=limit)
             locked_watch = _synchronized(watch, lock)
             futures.append(pool.submit(_run_child, child, job, locked_watch, stopped, len(jobs)))
-        for seat in seats:
-            seat.wait()
+        for granter in granters:
+            granter.wait()
         begun: list[Future[Result | ModelDynoError]] = []
-        for seat, future in zip(seats, futures, strict=True):
+        for granter, future in zip(granters, futures, strict=True):
             begun.append(future)
-            if seat.grant(0):  # it loads alone; its next turn comes when all have loaded
-                live.append(seat)
+            if granter.grant(0):  # it loads alone; its next turn comes when all have loaded
+                live.append(granter)
             elif is_over(future.result()):
                 break
         while live:
-            for seat in tuple(live):
-                if not seat.grant(min(waiting.enough for waiting in live)):
-                    live.remove(seat)
+            for granter in tuple(live):
+                if not granter.grant(min(waiting.finished_phase for waiting in live)):
+                    live.remove(granter)
         return [future.result() for future in begun]
 
 

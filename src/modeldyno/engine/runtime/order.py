@@ -1,6 +1,6 @@
 """Have one order carried out in a supervised child: loading a model may run its code.
 
-The parent calls `carry_out` with the module to run, which calls `answer`. Orders and answers are JSON.
+The parent calls `run_order` with the module to run, which calls `answer`. Orders and answers are JSON.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FAILED = 1
 """Exit code of a child that did not do what was ordered."""
 
 
-def carry_out(
+def run_order(
     module: str,
     order: dict[str, Any],
     *,

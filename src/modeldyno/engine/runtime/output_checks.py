@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from modeldyno.base.job.job import Job
-    from modeldyno.engine.interfaces.probe import Probe, Subject
+    from modeldyno.engine.interfaces.probe import Probe, ProbeContext
     from modeldyno.engine.runtime.events import RunStage
 
 _FIRST_PASS_TIME = 1.0
@@ -179,7 +179,7 @@ def check_known(model: Model) -> None:
         )
 
 
-def check_needs(probes: dict[str, Probe], subject: Subject, job: Job) -> None:
+def check_needs(probes: dict[str, Probe], subject: ProbeContext, job: Job) -> None:
     """Refuse probes that need what the session does not offer."""
     for name, probe in probes.items():
         if probe.needs is not None and not isinstance(subject.session, probe.needs):

@@ -110,7 +110,7 @@ def stage_marker(samplers: list[Watch]) -> Callable[[WatchStage], None]:
 
     def mark(stage: WatchStage) -> None:
         nonlocal last
-        is_handed_over = (last is WatchStage.OURS) != (stage is WatchStage.OURS)
+        is_handed_over = (last is WatchStage.PROFILER) != (stage is WatchStage.PROFILER)
         if samplers and (is_handed_over or stage is WatchStage.BASELINE):
             release_free_memory()
         last = stage

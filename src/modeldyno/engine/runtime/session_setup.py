@@ -281,7 +281,7 @@ def first_call(session: Session, payload: Payload, model: Model, stage: RunStage
         # A flaky client may fail its first call; the load shows whether it always does.
         failure = first_request_failed(failure_of(error, "first call").message)
     seconds = perf_counter() - begin
-    stage.mark(WatchStage.OURS)  # preparing further payloads is our work, not the model's
+    stage.mark(WatchStage.PROFILER)  # preparing further payloads is our work, not the model's
     opened = OpenedModel(
         session=session, payload=payload, calls=(call, *prepared), model=model, first_inputs=inputs
     )

@@ -44,48 +44,48 @@ class TurnGranter:
 
     grants: int
     asks: int
-    theirs: tuple[int, ...]
+    child_ends: tuple[int, ...]
     """The child's ends, until it has inherited them."""
-    enough: int = 0
+    finished_phase: int = 0
     """The last phase that the child has finished."""
-    held: float = 0.0
+    waited: float = 0.0
     """Seconds spent waiting for the child, before the current wait."""
     since: float | None = None
     """When the current wait for the child began; None while another child works."""
 
     @classmethod
-    def made(cls) -> Self:
+    def create(cls) -> Self:
         """Open both pipes."""
         granted, grants = os.pipe()
         asks, request_end = os.pipe()
-        return cls(grants=grants, asks=asks, theirs=(granted, request_end))
+        return cls(grants=grants, asks=asks, child_ends=(granted, request_end))
 
-    def taken(self) -> None:
+    def close_child_ends(self) -> None:
         """Close the child's ends in the parent."""
-        for end in self.theirs:
+        for end in self.child_ends:
             os.close(end)
-        self.theirs = ()
+        self.child_ends = ()
 
     def clock(self) -> float:
         """Return the seconds spent waiting for the child; the clock stops while another one works."""
         since = self.since
-        return self.held + (0.0 if since is None else monotonic() - since)
+        return self.waited + (0.0 if since is None else monotonic() - since)
 
     def wait(self) -> None:
         """Wait until the child is ready or has gone."""
         self._await_request()
 
-    def grant(self, enough: int) -> bool:
+    def grant(self, finished_phase: int) -> bool:
         """Grant the token and wait until it comes back; return whether the child wants it again."""
         with suppress(BrokenPipeError):
-            os.write(self.grants, bytes([enough]))
+            os.write(self.grants, bytes([finished_phase]))
         message = self._await_request()
-        self.enough = message[0] if message else _LAST_PHASE
+        self.finished_phase = message[0] if message else _LAST_PHASE
         return bool(message)
 
     def close(self) -> None:
         """Close both pipes."""
-        self.taken()  # if the child could not be started
+        self.close_child_ends()  # if the child could not be started
         os.close(self.grants)
         os.close(self.asks)
 
@@ -93,8 +93,8 @@ class TurnGranter:
         self.since = monotonic()
         message = os.read(self.asks, 1)
         if message:  # otherwise the child is ending, and the wait goes on until it has ended
-            held, self.since = self.clock(), None
-            self.held = held
+            waited, self.since = self.clock(), None
+            self.waited = waited
         return message
 
 
@@ -110,7 +110,7 @@ class TurnWaiter:
     """Number of the warm-up phase of this pass."""
     done: int = 0
     """The last phase that this child has finished."""
-    enough: int = 0
+    finished_phase: int = 0
     """The last phase that all have finished."""
     since: float = 0.0
     waited: float = 0.0
@@ -147,7 +147,7 @@ class TurnWaiter:
     def agreed(self, phase: Phase) -> bool:
         """Report that this child has finished a phase; return whether all others have, too."""
         self.done = self.number + (phase == "steady")
-        return self.enough >= self.done
+        return self.finished_phase >= self.done
 
     def _pass_on(self, warming: Callable[[], object] | None) -> None:
         begin = perf_counter()
@@ -166,7 +166,8 @@ class TurnWaiter:
 
     def _await_grant(self) -> None:
         message = os.read(self.granted, 1)
-        self.enough = message[0] if message else _LAST_PHASE  # no other process is left that could want more
+        # At the end of the pipe no other process is left that could want more.
+        self.finished_phase = message[0] if message else _LAST_PHASE
         self.since = perf_counter()
 
 

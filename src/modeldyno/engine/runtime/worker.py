@@ -1,10 +1,10 @@
 """The child process of the isolated and the warm executor: reads a Job, writes events.
 
-``python -m modeldyno.engine.runtime.worker FD [--warm | --baton GRANTED ASKED] [--region GRANTED]
+``python -m modeldyno.engine.runtime.worker FD [--warm | --turns GRANTED ASKED] [--region GRANTED]
 [--limit ...]``: the Job comes as JSON on standard input, the events go as JSON lines to the file descriptor
 FD. What the model prints goes to standard output and error. A warm child reads one Job per line, equal but
 for load, Plan and config, until the input ends; the session stays open for the next Job of the same config,
-and is closed at an empty line. Load drivers wait for the next load. With ``--baton`` it works only while it
+and is closed at an empty line. Load drivers wait for the next load. With ``--turns`` it works only while it
 holds the token: see `engine.runtime.turn_token`. With ``--region`` it asks before it measures: see
 `engine.runtime.measured_region`. With ``--limit`` it measures no longer than the command may: see
 `engine.runtime.time_limit`.
@@ -46,11 +46,11 @@ def main(
     descriptor: int,
     *,
     warm: bool = False,
-    seat: tuple[int, int] | None = None,
+    token_pipes: tuple[int, int] | None = None,
     granted: int | None = None,
     limit: TimeLimit | None = None,
 ) -> None:
-    """Run the Job or Jobs on standard input; with a seat, only while holding the turn token.
+    """Run the Job or Jobs on standard input; with a token_pipes, only while holding the turn token.
 
     Where `granted` is given, the parent is asked before anything is measured, and its byte is read there.
     """
@@ -77,7 +77,7 @@ def main(
         os.set_inheritable(granted, False)
         region = MeasuredRegion(tell=send, granted=granted)
     try:
-        _serve(interrupted, send, region, limit, warm=warm, seat=seat)
+        _serve(interrupted, send, region, limit, warm=warm, token_pipes=token_pipes)
     except SystemExit:
         raise
     except BaseException:  # noqa: BLE001 - nothing can be reported any more
@@ -93,15 +93,15 @@ def _serve(
     limit: TimeLimit | None,
     *,
     warm: bool,
-    seat: tuple[int, int] | None,
+    token_pipes: tuple[int, int] | None,
 ) -> None:
     if not warm:
         data = sys.stdin.buffer.read()
-        baton: TurnToken = NO_TURNS
-        if seat is not None:
-            baton = holder = TurnWaiter(granted=seat[0], request_end=seat[1])
+        turns: TurnToken = NO_TURNS
+        if token_pipes is not None:
+            turns = holder = TurnWaiter(granted=token_pipes[0], request_end=token_pipes[1])
             holder.begin()
-        _run_one(data, interrupted, send, None, baton, region=region, limit=limit)
+        _run_one(data, interrupted, send, None, turns, region=region, limit=limit)
         return
     from modeldyno.serving.loadgen.driver_process import prestarting_drivers  # only for loads
 
@@ -118,7 +118,7 @@ def _run_one(
     interrupted: list[int],
     send: Callable[[Event], None],
     warm: OpenSession | None,
-    baton: TurnToken = NO_TURNS,
+    turns: TurnToken = NO_TURNS,
     *,
     region: Region = nullcontext,
     limit: TimeLimit | None = None,
@@ -139,7 +139,7 @@ def _run_one(
             interrupted=lambda: bool(interrupted),
             watch=watch,
             warm=warm,
-            baton=baton,
+            turns=turns,
             region=region,
             analyst=analyse_isolated,
             limit=limit,
@@ -195,13 +195,13 @@ def _pin(job: Job) -> None:
 
 if __name__ == "__main__":
     _descriptor, *_options = sys.argv[1:]
-    _seat = (int(_options[1]), int(_options[2])) if "--baton" in _options else None
+    _token_pipes = (int(_options[1]), int(_options[2])) if "--turns" in _options else None
     _granted = int(_options[_options.index("--region") + 1]) if "--region" in _options else None
     _limit = _options.index("--limit") + 1 if "--limit" in _options else None
     main(
         int(_descriptor),
         warm="--warm" in _options,
-        seat=_seat,
+        token_pipes=_token_pipes,
         granted=_granted,
         limit=None if _limit is None else TimeLimit.parse(_options[_limit : _limit + 4]),
     )

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _EXCLUDED = frozenset({WatchStage.IDLE, WatchStage.BASELINE, WatchStage.SECOND})
 """Stages whose memory is not the model's: nothing is loaded yet, or a second pass instruments the calls."""
-_NOT_CALLED = frozenset({WatchStage.OURS, WatchStage.WAITING})
+_NOT_CALLED = frozenset({WatchStage.PROFILER, WatchStage.WAITING})
 """Stages in which the model is loaded, and not called."""
 _MAX_FAULT_RATE = 1.0
 """Major faults per second above which there is a doubt."""

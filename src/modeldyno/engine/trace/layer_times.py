@@ -53,20 +53,20 @@ class HookOverhead:
         return self.inside + self.outside
 
 
-def scale_overhead_to_model(toll: HookOverhead, more: Sequence[float], spans: int) -> HookOverhead:
+def scale_overhead_to_model(overhead: HookOverhead, more: Sequence[float], spans: int) -> HookOverhead:
     """Scale the hook overhead to what it is in the model, whose own work evicts the hooks from the caches.
 
     Args:
-        toll: as measured on modules that do nothing.
+        overhead: as measured on modules that do nothing.
         more: seconds by which hooked calls of the model took longer than unhooked ones, interleaved.
         spans: number of hooked module calls in each.
 
     The scale is limited to 2, as a guard against noise.
     """
-    if not more or not spans or not toll.whole:
-        return toll
-    scale = min(2.0, max(1.0, median(more) / (spans * toll.whole)))
-    return HookOverhead(inside=toll.inside * scale, outside=toll.outside * scale)
+    if not more or not spans or not overhead.whole:
+        return overhead
+    scale = min(2.0, max(1.0, median(more) / (spans * overhead.whole)))
+    return HookOverhead(inside=overhead.inside * scale, outside=overhead.outside * scale)
 
 
 def lower_quartile(times: Iterable[float]) -> float:
@@ -107,17 +107,21 @@ class Attribution:
 
 
 def attribute_module_times(
-    calls: Sequence[Sequence[Span]], plain: Sequence[float], toll: HookOverhead, *, containers: bool = True
+    calls: Sequence[Sequence[Span]],
+    plain: Sequence[float],
+    overhead: HookOverhead,
+    *,
+    containers: bool = True,
 ) -> Attribution:
     """Subtract the hook overhead from spans, and sum them by path.
 
     Args:
         calls: the spans of each hooked call, in the order of their begin, the first that of the whole.
         plain: seconds of as many unhooked calls, interleaved with the hooked ones.
-        toll: the hook overhead.
+        overhead: the hook overhead.
         containers: whether a path that only contains modules, and is never called, gets their sum.
     """
-    calibrated = [_subtract_overhead(spans, toll) for spans in calls]
+    calibrated = [_subtract_overhead(spans, overhead) for spans in calls]
     called = {span.path for spans in calls for span in spans}
     holders = {path for inner in called for path in _parent_paths(inner)} - called if containers else set()
     rows = [_SumsByPath.of(spans, call, holders) for spans, call in zip(calls, calibrated, strict=True)]
@@ -150,15 +154,15 @@ class _CalibratedCall:
     """Seconds cut off negative own times."""
 
 
-def _subtract_overhead(spans: Sequence[Span], toll: HookOverhead) -> _CalibratedCall:
+def _subtract_overhead(spans: Sequence[Span], overhead: HookOverhead) -> _CalibratedCall:
     """Subtract the overhead from each span of a call; a parent takes at least as long as its children."""
     hooked_within = [0] * len(spans)
     children = [0.0] * len(spans)
     times, own, cut = [0.0] * len(spans), [0.0] * len(spans), 0.0
     for index in range(len(spans) - 1, -1, -1):
         span = spans[index]
-        overhead = hooked_within[index] * toll.whole + (0.0 if span.parent is None else toll.inside)
-        own_time = span.end - span.begin - overhead - children[index]
+        hooks = hooked_within[index] * overhead.whole + (0.0 if span.parent is None else overhead.inside)
+        own_time = span.end - span.begin - hooks - children[index]
         cut += max(0.0, -own_time)
         own[index] = max(0.0, own_time)
         times[index] = children[index] + own[index]

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from numpy import ndarray
 
-    from modeldyno.base.job.probe_options import Observation
+    from modeldyno.base.job.probe_options import ProbeOptions
     from modeldyno.base.metrics.measurement_plan import Plan
     from modeldyno.base.stats.statistics import Samples
 
@@ -69,7 +69,7 @@ class GenerationLength:
         return f"{self.scope},stage={name}"
 
 
-def generation_lengths(observation: Observation, *, text: bool) -> tuple[GenerationLength, ...]:
+def generation_lengths(observation: ProbeOptions, *, text: bool) -> tuple[GenerationLength, ...]:
     """Return all combinations of prompt and output lengths; without text, prompts do not vary."""
     prompts = observation.prompts if text else (None,)
     return tuple(

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from modeldyno.base.job.devices import DevicePeaks
-    from modeldyno.base.job.static_options import Inspection
+    from modeldyno.base.job.static_options import StaticOptions
     from modeldyno.models.flops import CountedOp, Formula
     from modeldyno.models.static.graph import Op
     from modeldyno.models.static.other_sizes import Trace
@@ -48,7 +48,7 @@ _SHOWN = ("macs", "flops", "bytes_read", "bytes_written", "activation_peak", "me
 
 def analyse_model(
     trace: Trace,
-    inspection: Inspection,
+    inspection: StaticOptions,
     formulas: Mapping[str, Formula],
     devices: Callable[[str], Sequence[DevicePeaks]] = lambda _dtype: (),
 ) -> Iterator[Measurement | Doubt | StaticReport]:
@@ -403,7 +403,7 @@ def _no_largest_batch(reason: str, advice: str) -> Doubt:
 
 def _grid_points(
     extrapolator: SizeExtrapolator,
-    inspection: Inspection,
+    inspection: StaticOptions,
     devices: Sequence[DevicePeaks],
     dtype: str,
     refused: list[str],

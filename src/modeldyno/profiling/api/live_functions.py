@@ -14,7 +14,7 @@ from modeldyno.profiling.request import parse_function
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from modeldyno.base.job.probe_options import Observation
+    from modeldyno.base.job.probe_options import ProbeOptions
 
 
 def check_functions(pre: Any, post: Any, example: Any, *, live: bool, **others: Any) -> None:
@@ -44,12 +44,12 @@ def check_functions(pre: Any, post: Any, example: Any, *, live: bool, **others: 
 
 @contextmanager
 def with_functions(
-    observation: Observation,
+    observation: ProbeOptions,
     pre: str | Callable[..., Any] | None,
     post: str | Callable[..., Any] | None,
     example: Any,
-) -> Iterator[Observation]:
-    """Add the functions to an Observation, and offer those of this process while it is used.
+) -> Iterator[ProbeOptions]:
+    """Add the functions to an ProbeOptions, and offer those of this process while it is used.
 
     Raises:
         RequestError: there is no such file.

@@ -19,8 +19,8 @@ def register_metric(
     sentence: str,
     *,
     spread: bool = False,
-    kin: str = "",
-    circumstance: bool = False,
+    family: str = "",
+    environmental: bool = False,
     shown: tuple[str, ...] = ("mean",),
     judged: int = 0,
     smallest: float = 0.0,
@@ -37,9 +37,9 @@ def register_metric(
         better: ``"lower"``, ``"higher"`` or ``"neither"``.
         sentence: what it is.
         spread: whether it is a distribution, so that a bound must name its statistic.
-        kin: a name that metrics share which move together, such as ``"speed"``; a comparison counts them
+        family: a name that metrics share which move together, such as ``"speed"``; a comparison counts them
             as one.
-        circumstance: whether it is of the run or the machine, and compared only on request.
+        environmental: whether it is of the run or the machine, and compared only on request.
         shown: statistics of a distribution that the table of results shows.
         judged: place among the metrics that a gate judges by default, from 1; 0 leaves it out.
         smallest: smallest relative change that matters; 0 for the usual one.
@@ -58,10 +58,10 @@ def register_metric(
         better=Better(better),
         sentence=sentence,
         spread=spread,
-        kin=kin,
-        circumstance=circumstance,
+        family=family,
+        environmental=environmental,
         shown=shown,
-        judged=judged,
+        gate_rank=judged,
         smallest=smallest,
     )
     plugins.register_metric(row)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from modeldyno.base import codec, plugins
 from modeldyno.base.errors import NotStoredWarning, RequestError, RunFailed, StoreError
 from modeldyno.base.job.input_spec import InputSpec
-from modeldyno.base.job.probe_options import Observation, parse_token_counts
+from modeldyno.base.job.probe_options import ProbeOptions, parse_token_counts
 from modeldyno.base.metrics.constraints import Verdict
 from modeldyno.base.metrics.measurement_plan import Plan
 from modeldyno.base.metrics.metric import canonical_statistic
@@ -317,16 +317,16 @@ def parse_names(names: str | Sequence[str], name: str) -> tuple[str, ...]:
 
 
 def parse_evaluation(evaluate: Any, data: str | Path | None) -> dict[str, Any]:
-    """Return the fields of an Observation for `evaluate` and `data`; names as on the command line."""
+    """Return the fields of an ProbeOptions for `evaluate` and `data`; names as on the command line."""
     return {
         "evaluate": parse_names(evaluate, "evaluate"),
         "data": None if data is None else str(Path(data).absolute()),
     }
 
 
-def parse_observation(details: DetailOptions) -> Observation:
-    """Build the Observation of the arguments of `profile`."""
-    return Observation(
+def parse_observation(details: DetailOptions) -> ProbeOptions:
+    """Build the ProbeOptions of the arguments of `profile`."""
+    return ProbeOptions(
         layers=parse_names(details.layers, "layers"),
         prompts=_parse_token_counts(details.prompt, "prompt"),
         generated=_parse_token_counts(details.generate, "generate"),

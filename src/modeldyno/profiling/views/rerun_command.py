@@ -10,8 +10,8 @@ from modeldyno.base import options, plugins
 from modeldyno.base.errors import UnknownName
 from modeldyno.base.job.job import default_probes
 from modeldyno.base.job.load_spec import Arrivals, Load, format_sequence
-from modeldyno.base.job.probe_options import Observation
-from modeldyno.base.job.static_options import Inspection, Mode
+from modeldyno.base.job.probe_options import ProbeOptions
+from modeldyno.base.job.static_options import Mode, StaticOptions
 from modeldyno.base.metrics.measurement_plan import Plan
 from modeldyno.base.result.multi_model import default_model_name
 from modeldyno.base.stats.units import BYTES, SECONDS, format_quantity
@@ -208,7 +208,7 @@ def format_rate(load: Load) -> str:
     return f"{load.rate:g}{kind}{size}"
 
 
-def _inspection_options(inspection: Inspection, *, inspected: bool) -> Iterator[str]:
+def _inspection_options(inspection: StaticOptions, *, inspected: bool) -> Iterator[str]:
     if inspection.mode is Mode.TRAIN:
         yield from ("--mode", str(inspection.mode), "--optimizer", inspection.optimizer)
     if not inspected:
@@ -227,11 +227,11 @@ _OBSERVED = {
 """Field of what is observed to its option."""
 
 
-def observation_options(observation: Observation, fields: Iterable[str] = _OBSERVED) -> Iterator[str]:
+def observation_options(observation: ProbeOptions, fields: Iterable[str] = _OBSERVED) -> Iterator[str]:
     """Yield the options of the fields that differ from the defaults."""
     for name in fields:
         value = getattr(observation, name)
-        if value != getattr(Observation(), name):
+        if value != getattr(ProbeOptions(), name):
             yield from (_OBSERVED[name], value if isinstance(value, str) else ",".join(map(str, value)))
 
 

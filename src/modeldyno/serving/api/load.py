@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from modeldyno.base.errors import RequestError, RunFailed
 from modeldyno.base.job.load_spec import Arrivals, Load, parse_rate, parse_sequence
-from modeldyno.base.job.probe_options import Observation
+from modeldyno.base.job.probe_options import ProbeOptions
 from modeldyno.base.options import LOAD
 from modeldyno.base.progress import showing_progress
 from modeldyno.base.result.cost import Price
@@ -453,7 +453,7 @@ def _request(arguments: Mapping[str, Any]) -> Request:
         load=load,
         require=as_tuple(arguments["require"], "require"),
         plan=plan,
-        observation=Observation(records=None if records is None else str(Path(records).absolute())),
+        observation=ProbeOptions(records=None if records is None else str(Path(records).absolute())),
         name=arguments["name"],
         trust=arguments["trust"],
         beside=as_tuple(arguments["beside"], "beside"),

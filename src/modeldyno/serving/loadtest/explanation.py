@@ -21,7 +21,7 @@ from modeldyno.base.identity import new_identity
 from modeldyno.base.job.job import Job
 from modeldyno.base.job.knob import BATCH_SIZE, REQUEST_TRACE, find_knob
 from modeldyno.base.job.load_spec import Load, parse_rate
-from modeldyno.base.job.probe_options import Observation
+from modeldyno.base.job.probe_options import ProbeOptions
 from modeldyno.base.job.static_options import HERE
 from modeldyno.base.result.result import Event, Progressed, Result, merge
 from modeldyno.engine.data.outputs import load_call
@@ -377,7 +377,7 @@ class _Rounds:
         if not first:
             job = _without_probe(job, STATIC)
         if first and self.needs_echo:
-            observation = Observation(outputs=str(self._outputs))
+            observation = ProbeOptions(outputs=str(self._outputs))
             job = replace(job, probes=(*job.probes, OUTPUTS), observation=observation)
         in_process = self.results.get(RunLevel.IN_PROCESS, [])
         if in_process and not in_process[0].find("unwatched_time", OPERATORS):
@@ -393,7 +393,7 @@ class _Rounds:
 
     def _without_outputs(self, result: Result) -> Result:
         """Return a Result whose job is that of every round: without the file of its outputs."""
-        job = replace(_without_probe(result.job, OUTPUTS), observation=Observation())
+        job = replace(_without_probe(result.job, OUTPUTS), observation=ProbeOptions())
         artifacts = tuple(artifact for artifact in result.artifacts if artifact.path != str(self._outputs))
         return replace(result, job=job, artifacts=artifacts)
 

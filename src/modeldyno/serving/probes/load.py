@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from modeldyno.base.metrics.measurement_plan import Plan
-    from modeldyno.engine.interfaces.probe import Subject
+    from modeldyno.engine.interfaces.probe import ProbeContext
     from modeldyno.engine.interfaces.request_target import Reply
     from modeldyno.engine.interfaces.server_stats import CounterReading
     from modeldyno.serving.load.request_log import RecordParts
@@ -63,7 +63,9 @@ needs = IsServed
 pass_ = Pass.TIMED
 
 
-def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt | Failure | TraceReport | Artifact]:
+def measure(
+    subject: ProbeContext, plan: Plan
+) -> Iterator[Measurement | Doubt | Failure | TraceReport | Artifact]:
     """Put the server under load until its latency reaches the plan's precision; then let it drain.
 
     If there are co-hosted models, each is under its own load until all of them are measured precisely enough;
@@ -103,7 +105,7 @@ class _FinishedLoad:
     """Of each message the answer that is expected."""
 
 
-def _run_loads(subject: Subject, plan: Plan, spools: ExitStack) -> Iterator[_FinishedLoad]:
+def _run_loads(subject: ProbeContext, plan: Plan, spools: ExitStack) -> Iterator[_FinishedLoad]:
     """Put every model under its load, all at the same time."""
     subjects = (("", subject), *subject.beside)
     done = [Event() for _ in subjects]
@@ -243,7 +245,7 @@ def _server_end(session: object) -> str:
 
 @contextmanager
 def _start_load(
-    session: CanSend | CanDrive, subject: Subject, load: Load, seed: int
+    session: CanSend | CanDrive, subject: ProbeContext, load: Load, seed: int
 ) -> Iterator[tuple[RunningLoad, int, TextRequest]]:
     """Start the load; yield it, its number of distinct requests, and the text that they ask for."""
     if isinstance(session, CanDrive):
@@ -326,7 +328,7 @@ def _first_error(failed_replies: Sequence[Reply], session: CanSend | CanDrive) -
     return ""
 
 
-def _expected(subject: Subject, load: Load) -> Sequence[ExpectedOutputs]:
+def _expected(subject: ProbeContext, load: Load) -> Sequence[ExpectedOutputs]:
     """Return the expected answer to each message; none for sequences that are not those of the file."""
     if subject.streams is None or (load.sequence is not None and any(load.sequence)):
         return ()

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from modeldyno.base.metrics.measurement_plan import Plan
     from modeldyno.base.metrics.stop_rule import MeasurementProgress, StopRuleResult
     from modeldyno.base.stats.statistics import Samples
-    from modeldyno.engine.interfaces.probe import Subject
+    from modeldyno.engine.interfaces.probe import ProbeContext
     from modeldyno.serving.load.request_log import Records
     from modeldyno.serving.loadgen.running_load import LoadEnd, LoadProgress
 
@@ -142,7 +142,7 @@ class LoadMonitor:
         """Set the begin to now."""
         self.begin = self.heard = perf_counter()
 
-    def pace_load(self, subject: Subject, plan: Plan) -> StopRuleResult | None:
+    def pace_load(self, subject: ProbeContext, plan: Plan) -> StopRuleResult | None:
         """Draw until the plan is met; None if too few requests were answered."""
         if self.load.requests is not None:
             self.every = math.ceil(self.load.requests / MOST)

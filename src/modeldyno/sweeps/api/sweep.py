@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from modeldyno.base.errors import RequestError
-from modeldyno.base.job.probe_options import Observation
+from modeldyno.base.job.probe_options import ProbeOptions
 from modeldyno.base.progress import showing_progress
 from modeldyno.base.stats.units import read_time
 from modeldyno.base.yaml_file import FileConfig
@@ -227,7 +227,7 @@ def sweep(
         judge = stack.enter_context(offered_function(output_options.verify, "verify"))
         tree = tree if judge is None else {**tree, "verify": judge}
         observation = stack.enter_context(
-            with_functions(Observation(), functions.pre, functions.post, example)
+            with_functions(ProbeOptions(), functions.pre, functions.post, example)
         )
         if live:
             offer = offered(

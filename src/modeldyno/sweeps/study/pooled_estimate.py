@@ -82,7 +82,7 @@ def run_to_run_spread(study: Study, query: Query) -> Spread:
     Repeats are compared within one purpose, because of the selection bias of searched trials; and of a server
     only those that began with a start of it.
     """
-    prior = METRICS[query.metric].prior or PRIOR
+    prior = METRICS[query.metric].prior_spread or PRIOR
     slowed = min((trial.slowed for trial in study.trials if trial.state is TrialState.DONE), default=1.0)
     assumed = Spread(relative=prior, degrees=PRIOR_DEGREES, slowed=slowed)
     groups = [

@@ -91,7 +91,7 @@ def watch_nodes(
         plain = prepare(usual or start(resting=True))
         run, seconds = prepare(session), []
         overheads = _profiling_overheads(run, plain)
-        toll = scale_overhead_to_model(_measure_toll(start), overheads, node_origins.nodes)
+        overhead = scale_overhead_to_model(_measure_overhead(start), overheads, node_origins.nodes)
 
         def call() -> Any:
             begin = perf_counter()
@@ -114,7 +114,7 @@ def watch_nodes(
         yield Layers(
             call=call,
             spans=spans,
-            toll=toll,
+            overhead=overhead,
             tick=_MICRO,
             plain=None if usual else plain,
             doubts=doubts,
@@ -324,7 +324,7 @@ def _time_call(run: Callable[[], Any]) -> float:
     return perf_counter() - begin
 
 
-def _measure_toll(start: SessionStarter) -> HookOverhead:
+def _measure_overhead(start: SessionStarter) -> HookOverhead:
     """Measure the profiling overhead per node on a graph of small nodes, whose own work cancels out.
 
     Zero without the package `onnx`, which writes that graph.

@@ -121,7 +121,7 @@ def count_unwatched_hooks(parts: Sequence[HookedModule]) -> int:
 
 
 def scale_hook_cost(
-    toll: HookOverhead, run: Callable[[], Any], parts: Sequence[HookedModule]
+    overhead: HookOverhead, run: Callable[[], Any], parts: Sequence[HookedModule]
 ) -> HookOverhead:
     """Scale the overhead to this model, by calls with and without hooks in alternation.
 
@@ -138,9 +138,9 @@ def scale_hook_cost(
             watched = _seconds(run)
         differences.append(watched - _seconds(run))
     if len(differences) < _ROUNDS:
-        return toll
+        return overhead
     return layer_times.scale_overhead_to_model(
-        toll, differences, len(marks) // 2 + count_unwatched_hooks(parts)
+        overhead, differences, len(marks) // 2 + count_unwatched_hooks(parts)
     )
 
 

@@ -45,15 +45,15 @@ def watch_modules(
     parts = _parts(callee, named)
     outputs = _record_outputs(run, parts)
     clock = hook_overhead.device_clock(place)
-    toll = (
+    overhead = (
         hook_overhead.measure_hook_cost(clock, hook_overhead.make_filler(run, parts, place))
         if outputs
         else HookOverhead()
     )
     root_cost = 0.0
     if place.type == "cpu" and outputs:
-        toll = hook_overhead.scale_hook_cost(toll, run, parts)
-        root_cost = toll.whole * hook_overhead.count_unwatched_hooks(parts)
+        overhead = hook_overhead.scale_hook_cost(overhead, run, parts)
+        root_cost = overhead.whole * hook_overhead.count_unwatched_hooks(parts)
     marks: list[Mark] = []
     calls: list[tuple[float, list[tuple[int, float]]]] = []
 
@@ -75,7 +75,9 @@ def watch_modules(
         )
         return [_with_outputs(nest_spans(recorded, parts, root), outputs) for root, recorded in roots]
 
-    yield Layers(call=call, spans=spans, toll=toll, doubts=tuple(_unseen_doubts(callee, parts, outputs)))
+    yield Layers(
+        call=call, spans=spans, overhead=overhead, doubts=tuple(_unseen_doubts(callee, parts, outputs))
+    )
 
 
 def _root_span(callee: Any, seconds: float, recorded: Sequence[tuple[int, float]], root_cost: float) -> Span:
