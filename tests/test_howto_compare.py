@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import modeldyno
+from modeldyno.base.result.output_agreement import CLOSE
 from modeldyno.base.stats.schedule import RoundSchedule
 from modeldyno.cli import cli
 from modeldyno.cli import compare as module
@@ -18,7 +19,6 @@ from modeldyno.cli import inspect as analysing
 from modeldyno.comparison.change.build import parse_smallest_effects
 from modeldyno.comparison.change.comparison import SMALLEST_EFFECT, CandidateComparison, ChangeVerdict
 from modeldyno.comparison.change.default_metrics import SMALLEST
-from modeldyno.comparison.explain import CLOSE
 from modeldyno.testing.sample_results import a_result
 
 PAGE = (Path(__file__).parent.parent / "docs" / "howto" / "compare.md").read_text(encoding="utf-8")
