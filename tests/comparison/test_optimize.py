@@ -5,6 +5,7 @@ from __future__ import annotations
 import zipfile
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 import modeldyno
@@ -112,6 +113,27 @@ def test_measured_forms_are_told_beside_the_source(tmp_path: Path) -> None:
     assert "source" in text
     assert "latency.p50" in text
     assert modeldyno.inspect(made.path, trust=True, store=False)["parameters"] == 63
+
+
+def test_a_live_estimator_is_measured_by_what_runs_it(tmp_path: Path) -> None:
+    """Whatever is chosen, all are in the table."""
+    linear = pytest.importorskip("sklearn.linear_model")
+    pytest.importorskip("skl2onnx")
+    rows = np.random.default_rng(0).normal(size=(100, 4))
+    model = linear.LogisticRegression().fit(rows, (rows.sum(1) > 0).astype(int))
+
+    made = modeldyno.optimize(
+        model,
+        rows[:8].astype(np.float32),
+        to="onnx",
+        max_time=4,
+        output=tmp_path / "lr.zip",
+        store=False,
+        progress=False,
+    )
+
+    assert made.comparison is not None
+    assert made.form in {"source", "onnx"}
 
 
 def test_what_is_wrong_is_refused_before_anything_is_made(tmp_path: Path) -> None:

@@ -57,6 +57,14 @@ def test_the_function_of_the_user_decides() -> None:
     assert set(states(study).values()) == {TrialState.DONE}
 
 
+def test_what_refuses_the_default_itself_is_wrong() -> None:
+    """It is said before the first trial, as is the name of an output that there is not."""
+    with pytest.raises(RequestError, match="do not pass beside themselves: <lambda> refuses them"):
+        swept(verify=lambda outputs, expected: outputs is expected)
+    with pytest.raises(RequestError, match="no output 'nothing'"):
+        swept(tolerance={"nothing": 1e-3})
+
+
 def test_reuse_knows_no_outputs() -> None:
     """A stored measurement has none, so both together are refused."""
     with pytest.raises(RequestError, match="without their outputs"):

@@ -12,7 +12,7 @@ RANKS = ("best-load", "each-load")
 MODULE_ORDERS = ("order", "macs", "parameters", "flops", "weight_bytes", "bytes")
 SCHEMAS = ("result", "sweep", "job")
 JOB_COMMANDS = (
-    "inspect", "profile", "explain", "devices", "load", "serve", "sweep", "advise", "convert",
+    "inspect", "profile", "explain", "devices", "load", "serve", "sweep", "advise", "convert", "optimize",
     "compare", "check", "comment", "doctor", "trend", "verify", "list", "show", "report", "tag", "rm",
     "prune", "export", "import", "reconcile", "worker", "ui",
 )  # fmt: skip

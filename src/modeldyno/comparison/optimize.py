@@ -61,7 +61,7 @@ class OptimizeOptions:
 
 
 def optimize(
-    request: ConversionRequest, options: OptimizeOptions, session: RunSession, *, in_process: bool = False
+    request: ConversionRequest, options: OptimizeOptions, session: RunSession, *, backend: str = ""
 ) -> Optimized:
     """Convert a model, measure in turns what is still the model, choose, and write the package.
 
@@ -69,7 +69,7 @@ def optimize(
         request: the model, and the forms to try.
         options: how to choose.
         session: runs what is measured.
-        in_process: convert in this process, as of a live object.
+        backend: what runs a live object, which is converted in this process; empty for other models.
 
     Raises:
         RequestError: the request is wrong; nothing was measured.
@@ -85,12 +85,12 @@ def optimize(
         if by_name:
             forms = tuple(p.form for p in preferences if p.form != SOURCE)
             request = replace(request, to=forms, first=True)
-        conversion = convert(replace(request, output=folder), in_process=in_process, watch=tell)
+        conversion = convert(replace(request, output=folder), in_process=bool(backend), watch=tell)
         usable = tuple(made for made in conversion.converted if made.usable)
         names = tuple(made.recipe for made in usable)
         comparison = None
         if usable and not by_name:
-            comparison = _measure(request, usable, preferences, options, session)
+            comparison = _measure(request, backend, usable, preferences, options, session)
         choice = choose(preferences, names, comparison)
         optimized = Optimized(conversion=conversion, comparison=comparison, choice=choice)
         chosen = next((made for made in usable if made.recipe == choice.form), None)
@@ -117,6 +117,7 @@ def _without_files(optimized: Optimized) -> Optimized:
 
 def _measure(
     request: ConversionRequest,
+    backend: str,
     usable: tuple[Converted, ...],
     preferences: tuple[Preference, ...],
     options: OptimizeOptions,
@@ -135,9 +136,10 @@ def _measure(
         plan=PLAN,
         trust=True,
     )
-    jobs = [
-        replace(shared, model=request.model, inputs=resolved.inputs, trust=request.trust, name=SOURCE).job()
-    ]
+    source = replace(
+        shared, model=request.model, backend=backend or None, inputs=resolved.inputs, name=SOURCE
+    )
+    jobs = [replace(source, trust=request.trust).job()]
     for made in usable:
         converter = plugins.converter(made.recipe)
         settings = {**STEADY.get(converter.backend, {}), **batch}

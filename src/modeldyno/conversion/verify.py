@@ -8,6 +8,8 @@ from modeldyno.base.errors import RequestError
 from modeldyno.engine.runtime.stage_functions import import_function
 from modeldyno.models.interface import Feed
 
+_LIVE = "object:"
+"""Beginning of the reference to a function of this process, whose name ends with a number."""
 Verify = Callable[[Feed, Feed], str]
 """Gets what a model returned and what its source did, by the same names; returns why that will not do."""
 
@@ -46,4 +48,6 @@ def load_verify(reference: str) -> Verify:
 
 def name_of(reference: str) -> str:
     """Return a function's name for a sentence: ``close.py:same``, without its folder."""
+    if reference.startswith(_LIVE):
+        return reference.removeprefix(_LIVE).rpartition("-")[0]
     return reference.rpartition("/")[2]

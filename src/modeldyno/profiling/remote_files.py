@@ -19,7 +19,7 @@ from modeldyno.base.errors import MissingExtra, RequestError, StoreUnavailable
 from modeldyno.engine.environment.peaks import cache_directory
 
 _LIBRARIES = {
-    "s3": "modeldyno[s3]", "gs": "gcsfs", "gcs": "gcsfs", "az": "adlfs", "abfs": "adlfs", "memory": "fsspec",
+    "s3": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "az": "adlfs", "abfs": "adlfs", "memory": "fsspec",
 }  # fmt: skip
 """Scheme of a URL to the package that reads it."""
 _REMOTE = re.compile(rf"(?:{'|'.join(_LIBRARIES)})://.*", re.DOTALL)

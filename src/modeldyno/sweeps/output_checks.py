@@ -78,7 +78,7 @@ def comparing_outputs(
     """Call the default once, and yield its outputs while trials are run; None if no outputs are compared.
 
     Raises:
-        RequestError: the default returns nothing to compare with.
+        RequestError: the default returns nothing to compare with, or its own outputs do not pass.
     """
     if study.outputs is None:
         yield None
@@ -97,6 +97,10 @@ def comparing_outputs(
         if not expected.is_file():
             why = reference.failure.message if reference.failure else "it wrote none"
             raise RequestError(f"The default has no outputs that others could be compared with: {why}.")
+        if why := judge_files(expected, expected, study.outputs):
+            raise RequestError(
+                f"The default's outputs do not pass beside themselves: {why}; mend the function."
+            )
         yield OutputComparison(check=study.outputs, expected=expected, actual=actual)
 
 

@@ -87,10 +87,10 @@ def optimize(
     live = not isinstance(model, str | Path)
     check_functions(None, None, None, live=live, verify=judged.verify)
     with ExitStack() as stack:
-        reference = str(model)
+        reference, backend = str(model), ""
         if live:
             arrays, _ = with_batches(model, example, {}, mode="inference")
-            reference, _ = stack.enter_context(offered(model, name, arrays))
+            reference, backend = stack.enter_context(offered(model, name, arrays))
         request = ConversionRequest(
             model=reference,
             to=parse_names(to, "to"),
@@ -113,7 +113,7 @@ def optimize(
         session = stack.enter_context(open_run_session(on_event))
         if live:
             session = replace(session, execute=partial(run_inline), together=None)
-        optimized = run_optimization(request, how, session, in_process=live)
+        optimized = run_optimization(request, how, session, backend=backend)
     store_conclusion_if(optimized.conversion, condition=store)
     if optimized.comparison is not None:
         for measured in optimized.comparison.results:

@@ -76,7 +76,7 @@ def _read_graph(file: Path) -> Any:
     except ImportError:
         raise RequestError(
             f"{file.parent.parent / 'config.pbtxt'} does not declare the inputs and outputs; write them into "
-            "it, or install onnx to read them from the file: pip install 'modeldyno[onnx]'."
+            "it, or install onnx to read them from the file: pip install onnx."
         ) from None
     try:
         return onnx.load(file, load_external_data=False).graph
