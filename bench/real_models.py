@@ -28,7 +28,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from executed_macs import drawn, executed_macs
+from executed_macs import executed_macs, random_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -144,7 +144,7 @@ def main() -> int:
     answered = {row.file: row for row in kept_rows(kept)}
     if not options.resume:
         answered = {file: row for file, row in answered.items() if not fnmatch(row.name, options.only)}
-    kept.write_text("".join(map(written, answered.values())))
+    kept.write_text("".join(map(json_line, answered.values())))
     print(
         f"{'file':<34} {'inspect':>7} {'profile':>7} {'parameters':>11} {'by others':>11} {'MACs':>14} "
         f"{'by others':>14} {'coverage':>8} {'time':>5}  assumed"
@@ -157,7 +157,7 @@ def main() -> int:
         if row is None:
             row = profile_and_inspect(file, options.max_time)
             with kept.open("a") as answers:
-                answers.write(written(row))
+                answers.write(json_line(row))
         print(line(row), flush=True)
         rows.append(row)
     return judge(rows, LEAST if options.only == "*" else len(rows))
@@ -172,7 +172,7 @@ def profile_and_inspect(file: Path, max_time: str) -> Row:
     return Row(str(file), inspected, ran, counted, time.monotonic() - began)
 
 
-def written(row: Row) -> str:
+def json_line(row: Row) -> str:
     """Return a row as a line of JSON."""
     return json.dumps(asdict(row)) + "\n"
 
@@ -241,7 +241,7 @@ def made_counts(file: Path) -> dict[str, int | None]:
 def count_macs(file: Path, ran: Answer) -> int | None:
     """Count the MACs of a call as it was profiled; None where there is no second count."""
     if file.suffix == ".onnx" and ran.code == 0 and all(each["dtype"] != "object" for each in ran.inputs):
-        return executed_macs(file, drawn(ran.inputs))
+        return executed_macs(file, random_values(ran.inputs))
     return made_counts(file)["macs"] if file.parent.name == MADE else None
 
 
