@@ -214,7 +214,7 @@ bench-keras: setup   ## counts of Keras networks by hand and by TensorFlow's pro
 	$(BIN)/python bench/keras_counts.py
 	$(BIN)/python bench/keras_overhead.py
 
-bench-real: $(VENV)/.real  ## model files of 20 wheels of PyPI and of 9 exporters, profiled and inspected with no option: installs TensorFlow
+bench-real: $(VENV)/.real  ## 98 model files of 20 wheels of PyPI and of 10 exporters, profiled and inspected with no option, some 25 minutes: installs TensorFlow
 	$(BIN)/python bench/real_models.py
 
 truth: setup         ## coverage of the intervals in virtual time, in full

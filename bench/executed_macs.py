@@ -71,7 +71,7 @@ def _macs(event: Mapping[str, Any]) -> int:
     return product(read, made)
 
 
-def drawn(inputs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def random_values(inputs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Draw values for inputs that a result describes by name, shape, dtype and range of ids."""
     random = np.random.default_rng(0)
     feed: dict[str, Any] = {}
@@ -96,7 +96,7 @@ def main() -> int:
         inputs.append(
             {"name": name, "shape": [int(n) for n in shape.split("x") if n], "dtype": dtype or "float32"}
         )
-    print(executed_macs(Path(sys.argv[1]), drawn(inputs)))
+    print(executed_macs(Path(sys.argv[1]), random_values(inputs)))
     return 0
 
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 torch = pytest.importorskip("torch")
 
 SOURCE = '''
+import atexit
 import os
 import sys
 import time
@@ -121,9 +122,12 @@ def loaded():
 
 
 def counted():
-    """Note the process of each load."""
+    """Note the process of each load, and write what is removed at its exit, as TensorFlow does."""
     with LOADS.open("a") as file:
         file.write(f"{os.getpid()} ")
+    left = LOADS.with_name(f"left.{os.getpid()}")
+    left.touch()
+    atexit.register(left.unlink, missing_ok=True)
     return linear()
 
 
@@ -222,6 +226,11 @@ def test_the_first_form_is_made_in_the_process_of_the_source(converted: Converte
     first, second, third = converted.processes
 
     assert first == second != third
+
+
+def test_what_a_process_removes_at_its_exit_is_gone(converted: Converted) -> None:
+    """Frameworks write files of their own, and a process that has answered has time to remove them."""
+    assert not list(converted.folder.glob("left.*"))
 
 
 def test_a_source_that_was_run_is_not_run_again(source: Callable[[str], str], tmp_path: Path) -> None:

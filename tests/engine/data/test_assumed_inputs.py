@@ -90,6 +90,37 @@ def test_what_no_kind_of_input_makes_valid_stays_as_it_was_given() -> None:
     assert assumed(Pairs(), "user=4", "film=3") == {"user": (None, None, None), "film": (None, None, None)}
 
 
+class Scaled(nn.Module):
+    """Takes numbers beside a tensor."""
+
+    def __init__(self) -> None:
+        """Make the layer."""
+        super().__init__()
+        self.layer = nn.Linear(4, 2)
+
+    def forward(self, x: torch.Tensor, times: int, factor: float, bias: bool) -> torch.Tensor:
+        """Apply the layer."""
+        result: torch.Tensor = self.layer(x) * times * factor
+        return result + 1 if bias else result
+
+
+def test_numbers_that_torchscript_declares_need_no_shape(tmp_path: Path) -> None:
+    """Each is a scalar of its type, and the tensor beside them gets the shape that its layer takes."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.jit.script(Scaled().eval()).save(str(tmp_path / "m.pt"))  # type: ignore[no-untyped-call]
+    model = torchscript.load(
+        ModelRef(scheme="torchscript", locator=str(tmp_path / "m.pt")), seed=0, trust=True
+    )
+
+    assert {name: spec[:2] for name, spec in known(model).items()} == {
+        "x": (("batch", 4), "float32"),
+        "times": ((), "int64"),
+        "factor": ((), "float32"),
+        "bias": ((), "bool"),
+    }
+
+
 @pytest.mark.parametrize(
     ("module", "shape", "example"),
     [

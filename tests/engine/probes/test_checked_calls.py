@@ -100,7 +100,7 @@ def test_short_calls_are_checked_in_three_percent_of_the_time(
             assert len(checked.times(100)) == 100
 
     assert len(checked.readings) == ROUNDS
-    assert session.calls == 6 * ROUNDS
+    assert session.calls == 6 * ROUNDS - 1  # the first output shows how large they are
     assert checked.spent <= 0.03 * clock.now
 
 

@@ -121,17 +121,23 @@ def _corrected(guess: Sizes, refusal: str) -> Iterator[Sizes]:
 def _with_assumed_shape(model: Model, requested: tuple[InputSpec, ...]) -> Model:
     """Return the model with a shape for its only input, if nobody gave it, that the analysis accepts.
 
-    A model that needs no input, and can be analysed without, gets none.
+    Single numbers beside it need none. A model that needs no input, and can be analysed without, gets none.
     """
     if requested or model.example is not None or model.graph is None or model.candidates is None:
         return model
-    if (not model.inputs and _accepts(model, ())) or any(spec.shape is not None for spec in model.inputs):
+    numbers = [spec for spec in model.inputs if spec.shape == ()]
+    if (not model.inputs and _accepts(model, ())) or len(numbers) < len(model.inputs) - 1:
         return model
     for candidate in model.candidates():
-        if _accepts(model, (candidate,)):
-            shape = (BATCH, *(candidate.shape or ())[1:])
-            return replace(model, inputs=(replace(candidate, shape=shape),), assumed_input=candidate.name)
+        if _accepts(model, _beside_numbers(model, candidate)):
+            shaped = replace(candidate, shape=(BATCH, *(candidate.shape or ())[1:]))
+            return replace(model, inputs=_beside_numbers(model, shaped), assumed_input=candidate.name)
     return model
+
+
+def _beside_numbers(model: Model, unknown: InputSpec) -> tuple[InputSpec, ...]:
+    """Return the inputs of a model, with `unknown` in place of the one without a shape."""
+    return tuple(spec if spec.shape == () else unknown for spec in model.inputs) or (unknown,)
 
 
 def _with_assumed_ids(

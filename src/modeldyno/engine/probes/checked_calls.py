@@ -37,6 +37,8 @@ _COST = 0.03
 """Share of the time that checked calls beside the samples may take."""
 _LONG = 1e-3
 """Seconds from which on checked calls are samples, too."""
+_SMALL = 2**16
+"""Bytes of an output up to which it matters that code is cold; reading more takes longer anyway."""
 _MOMENT = 0.1
 """Seconds of a call up to which a pass that ended before its first round makes one, of five calls."""
 _PATIENCE = 2.0
@@ -180,7 +182,7 @@ class CheckedCalls:
                 times = NewInputTimes(plain=plain, first=first, known=of_known, again=again)
                 self.inputs.append(times)
                 yield again
-        if self.typical < _LONG:
+        if self.typical < _LONG and self.readings and self.readings[-1].size <= _SMALL:
             self._read(known)  # the code that reads is cold after many calls that nobody reads
         reading = self._read(known)
         self.readings.append(reading)

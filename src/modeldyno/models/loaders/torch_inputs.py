@@ -51,17 +51,27 @@ def forward_parameters(module: Module) -> tuple[str, ...]:
 def of_forward(module: Module) -> ModuleInputs:
     """Return the inputs of forward: the required ones, and the others; the user gives shape and dtype."""
     schema = getattr(module.forward, "schema", None)
+    numbers: dict[str, str] = {}
     if schema is not None:
-        required: tuple[str, ...] = tuple(a.name for a in schema.arguments[1:] if not a.has_default_value())
+        taken = schema.arguments[1:]
+        required: tuple[str, ...] = tuple(a.name for a in taken if not a.has_default_value())
+        numbers = {a.name: _NUMBERS[kind] for a in taken if (kind := a.type.kind()) in _NUMBERS}
     else:
         required = python_source.required_parameters(module.forward)
     others = (name for name in forward_parameters(module) if name not in required)
     return ModuleInputs(
-        inputs=tuple(InputSpec(name=name) for name in required),
+        inputs=tuple(
+            InputSpec(name=name, shape=(), dtype=numbers[name]) if name in numbers else InputSpec(name=name)
+            for name in required
+        ),
         optional=tuple(InputSpec(name=name) for name in others),
         undeclared=schema is None and python_source.takes_others(module.forward),
         largest_id=_largest_id(module),
     )
+
+
+_NUMBERS = {"IntType": "int64", "FloatType": "float32", "BoolType": "bool"}
+"""Types of TorchScript that are one number each."""
 
 
 def _largest_id(module: Module) -> int | None:
@@ -97,10 +107,10 @@ def dict_entries(module: Module, parameter: str) -> tuple[str, ...]:
 def candidate_inputs(module: Module) -> Iterator[InputSpec]:
     """Yield likely inputs of a module, from its first layers: images, rows, ids, signals.
 
-    They are those of its only required input, or of its first one where none is required.
+    They are those of its only required input without a shape, or of its first one where none is required.
     """
     taken = of_forward(module)
-    names = [spec.name for spec in taken.inputs or taken.optional[:1]]
+    names = [spec.name for spec in taken.inputs or taken.optional[:1] if spec.shape is None]
     if len(names) != 1:
         return
     name = names[0]
