@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.mlflow_store import add_version, new_store
+from tests.support.openvino_module import import_openvino
 
 import modeldyno
 from modeldyno.base.yaml_file import parse_yaml_text
@@ -100,7 +101,7 @@ def test_the_commands_of_the_page_for_users_of_modelci_work(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Its YAML is registered, measured, converted and found again."""
-    pytest.importorskip("openvino")
+    import_openvino()
     make_workers_quick(tmp_path, monkeypatch)
     page = (ROOT / "docs" / "howto" / "come-from-modelci.md").read_text(encoding="utf-8")
     (yaml_text,) = re.findall(r"```yaml\n# model.yaml\n(.*?)```", page, re.DOTALL)
@@ -146,7 +147,7 @@ def make():
 
 def test_the_commands_of_the_page_on_conversion_work(run: Callable[[str], None], tmp_path: Path) -> None:
     """Its commands convert the digits, which agree or are close; its Python does the same."""
-    pytest.importorskip("openvino")
+    import_openvino()
     page = (ROOT / "docs" / "howto" / "convert.md").read_text(encoding="utf-8")
     (tmp_path / "net.py").write_text(_NETWORK)
     run(page.replace("--max-time 90s", "--max-time 10s"))
@@ -160,7 +161,7 @@ def test_the_commands_of_the_page_on_conversion_work(run: Callable[[str], None],
 
 def test_the_commands_for_openvino_work(run: Callable[[str], None]) -> None:
     """The digits run on OpenVINO."""
-    pytest.importorskip("openvino")
+    import_openvino()
     run(section("OpenVINO"))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from importlib import import_module
-from inspect import signature
+from inspect import signature, unwrap
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ import modeldyno
 from modeldyno.base.metrics.measurement_plan import Plan
 from modeldyno.base.option_spelling import FIELDS, KNOBS, spell_for_command_line, spell_for_python
 from modeldyno.cli import COMMANDS, cli
+from modeldyno.profiling.api.error_wording import keywords_of
 
 CORE = Path(import_module("modeldyno.base.job").__file__ or "").parents[1]
 NAMED = re.compile(r"`([a-z_]+)(?:=|`)")
@@ -70,6 +71,7 @@ def test_each_field_is_an_option_and_an_argument() -> None:
         modeldyno.gate, modeldyno.ui, modeldyno.report, Plan,
     )  # fmt: skip
     arguments = {name for function in functions for name in signature(function).parameters}
+    arguments |= {name for function in functions[:-1] for name in keywords_of(unwrap(function))}
 
     assert {spell_for_command_line(f"`{field}`") for field in FIELDS} - options == set()
     assert FIELDS - arguments == ONLY_OPTIONS

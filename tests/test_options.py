@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import MISSING, fields
-from inspect import signature
+from inspect import unwrap
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,8 +16,10 @@ from modeldyno.base.stats import units
 from modeldyno.base.stats.units import UNITS, parse_quantity
 from modeldyno.cli import cli
 from modeldyno.cli.actions import load as load_action
+from modeldyno.profiling.api.error_wording import keywords_of
 from modeldyno.profiling.api.profile import split_plan
 from modeldyno.serving.api import load as api_load
+from modeldyno.serving.api.load import SendOptions
 from modeldyno.sweeps import schema, value_parsers
 
 if TYPE_CHECKING:
@@ -52,12 +54,11 @@ def test_each_field_has_an_option_with_its_default(kind: type, rows: tuple[Optio
 
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_a_function_has_each_option_of_a_load(function: Callable[..., Any]) -> None:
-    """Its explicit parameters have the names and the defaults of the table."""
-    parameters = signature(function).parameters
+    """Its group of options has the names and the defaults of the table."""
+    defaults = {field.name: field.default for field in fields(SendOptions)}
 
-    assert {row.name: parameters[row.name].default for row in LOAD} == {
-        row.name: in_base_units(row) for row in LOAD
-    }
+    assert {row.name: defaults[row.name] for row in LOAD} == {row.name: in_base_units(row) for row in LOAD}
+    assert {row.name for row in LOAD} <= keywords_of(unwrap(function)).keys()
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
@@ -85,7 +86,7 @@ def test_the_command_puts_each_option_into_the_load(monkeypatch: pytest.MonkeyPa
     loads: list[Load | None] = []
 
     def stop(request: Any, **_others: Any) -> None:
-        loads.append(request.load)
+        loads.append(request.job.load)
         raise modeldyno.ModelDynoError("stop")
 
     monkeypatch.setattr(load_action, "run_request", stop)

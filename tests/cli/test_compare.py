@@ -233,7 +233,10 @@ def test_one_side_may_be_given_inputs_of_its_own(
     own = ("--baseline-input", "x=1x8", "--candidate-input", "y=1x8", "--input", "mask=1x4")
 
     assert modeldyno(command, *arguments, *own).err == "modeldyno: enough\n"
-    assert [request.inputs for request in received] == [("mask=1x4", "x=1x8"), ("mask=1x4", "y=1x8")]
+    assert [getattr(r, "request", r).inputs for r in received] == [
+        ("mask=1x4", "x=1x8"),
+        ("mask=1x4", "y=1x8"),
+    ]
     assert "need two models; name the second one" in modeldyno("inspect", models[0], *own[:2]).err
 
 

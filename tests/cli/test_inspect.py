@@ -12,7 +12,7 @@ from modeldyno.base.job.static_options import Mode
 from modeldyno.base.metrics.doubt import Doubt
 from modeldyno.base.result.result import Result
 from modeldyno.comparison import codec as codec_comparison
-from modeldyno.profiling.request import Request
+from modeldyno.profiling.request import Request, ResolvedRequest
 from modeldyno.profiling.run import JudgedResult
 from modeldyno.testing.sample_results import a_failed_result, an_inspection
 
@@ -37,10 +37,10 @@ class Lab:
     results: list[Result] = field(default_factory=list)
     requests: list[Request] = field(default_factory=list)
 
-    def measure(self, request: Request, *, watch: object, limit: object) -> JudgedResult:
+    def measure(self, resolved: ResolvedRequest, *, watch: object, limit: object) -> JudgedResult:
         """Return the next Result."""
         del watch, limit
-        self.requests.append(request)
+        self.requests.append(resolved.request)
         return JudgedResult(result=self.results[len(self.requests) - 1])
 
 

@@ -194,7 +194,11 @@ def test_words_behind_the_script_are_its_own() -> None:
 
 def test_what_prints_by_itself_is_printed_once(ours: Run) -> None:
     """The tables of the command have the regions of check_time, too."""
-    done = ours(MARKED.replace("import profiled", "import check_time").replace("@profiled", "@check_time"))
+    done = ours(
+        MARKED.replace("from modeldyno import profiled", "from modeldyno.regions import check_time").replace(
+            "@profiled", "@check_time"
+        )
+    )
 
     assert done.stderr.count("Total time") == 1
     assert "double" in done.stderr

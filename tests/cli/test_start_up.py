@@ -30,6 +30,7 @@ OWN_MODULES = (
     "modeldyno.engine",
     "modeldyno.base.options",
     "modeldyno.base.document",
+    "modeldyno.base.lazy_names",
     "modeldyno.base.errors",
     "modeldyno.engine.runtime",
     "modeldyno.engine.runtime.interrupts",

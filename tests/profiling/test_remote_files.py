@@ -83,7 +83,7 @@ def test_what_cannot_be_fetched_is_refused_in_a_sentence(monkeypatch: pytest.Mon
         raise ImportError
 
     monkeypatch.setattr(fsspec.core, "url_to_fs", without)
-    with pytest.raises(MissingExtra, match=r"pip install 'modeldyno\[s3\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install 's3fs'"):
         remote_files.fetch_remote("s3://bucket/net.onnx")
 
 

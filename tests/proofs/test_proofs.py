@@ -29,7 +29,7 @@ JUDGES = {
     "worker": ("registry",),
 }
 """Doors of each command that judges."""
-UNTRIED = {"advise", "explain", "doctor", "reconcile", "ui"}
+UNTRIED = {"advise", "explain", "doctor", "optimize", "reconcile", "ui"}
 """Commands that judge, and that the matrix does not try yet: their tests are their own."""
 JUDGES_NOTHING = {
     "comment", "devices", "engine", "export", "help", "import", "inspect", "list", "plugins", "prune",

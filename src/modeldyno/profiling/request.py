@@ -134,10 +134,9 @@ class Request:
             trust=self.trust,
         )
         return ResolvedRequest(
+            request=self,
             job=self._with_neighbours(job) if self.beside else job,
             constraints=constraints,
-            emission=self.emission,
-            price=self.price,
         )
 
     def job(self) -> Job:
@@ -237,11 +236,10 @@ class Request:
 class ResolvedRequest:
     """A Request whose names are resolved and whose values are checked."""
 
+    request: Request
     job: Job
     constraints: tuple[Constraint, ...]
     """One that names no model applies to each."""
-    emission: Emission | None = None
-    price: Price | None = None
 
 
 def _check_output_paths(observation: ProbeOptions) -> None:

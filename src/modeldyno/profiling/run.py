@@ -78,7 +78,7 @@ def run_request(
         OutOfTime: the limit was reached before there was any figure.
     """
     resolved = request.resolve() if isinstance(request, Request) else request
-    job = resolved.job
+    request, job = resolved.request, resolved.job
     if in_process:
         from modeldyno.engine.runtime.inline import run_inline  # with the whole engine
 
@@ -87,9 +87,9 @@ def run_request(
     else:
         with subprocess_executor(interrupts, guard, limit) as execute:
             result = run_replicated(execute, job, watch=watch)
-    if resolved.emission is not None:
-        result = with_carbon(result, resolved.emission)
-    result = with_cost(result, resolved.price)
+    if request.emission is not None:
+        result = with_carbon(result, request.emission)
+    result = with_cost(result, request.price)
     return judge_result(result, resolved.constraints)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from tests.support.openvino_module import import_openvino
 
 import modeldyno
 from modeldyno.base import plugins
@@ -69,7 +70,7 @@ class TestOpenvino(ConverterSuite):
     @pytest.fixture
     def source(self, network: ModelRef) -> ModelRef:
         """A torch module."""
-        pytest.importorskip("openvino")
+        import_openvino()
         return network
 
 
@@ -79,7 +80,7 @@ class TestOpenvinoOfOnnx(ConverterSuite):
     @pytest.fixture
     def source(self, digits: ModelRef) -> ModelRef:
         """An ONNX file."""
-        pytest.importorskip("openvino")
+        import_openvino()
         return digits
 
 

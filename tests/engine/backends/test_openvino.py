@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import pytest
 from tests.support import tiny_onnx as models
+from tests.support.openvino_module import import_openvino
 
 from modeldyno.base.errors import RequestError
 from modeldyno.base.job.knob import configure
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from modeldyno.base.job.knob import KnobValue
     from modeldyno.models.interface import Feed, Model
 
-pytest.importorskip("openvino")
+import_openvino()
 
 
 def load(path: Path) -> Model:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from tests.support.openvino_module import import_openvino
 
 import modeldyno
 from modeldyno.base.errors import RequestError
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 def write_model(folder: Path, scale: float = 1.0) -> Path:
     """Write x @ w with a free batch."""
-    openvino = pytest.importorskip("openvino")
+    openvino = import_openvino()
     x = openvino.opset13.parameter([-1, 4], np.float32, name="x")
     weights = openvino.opset13.constant(np.full((4, 3), scale, np.float32), name="w")
     product = openvino.opset13.matmul(x, weights, transpose_a=False, transpose_b=False)
@@ -88,7 +89,7 @@ def test_constants_that_are_missing_are_told(tmp_path: Path) -> None:
 @pytest.mark.filterwarnings("ignore")  # OpenVINO traces with what torch deprecates
 def test_what_is_converted_from_torch_has_free_sizes_and_no_names(tmp_path: Path) -> None:
     """Sizes are found by calls; an output has its place as its name."""
-    openvino, torch = pytest.importorskip("openvino"), pytest.importorskip("torch")
+    openvino, torch = import_openvino(), pytest.importorskip("torch")
     made = openvino.convert_model(torch.nn.Conv2d(3, 4, 3), example_input=torch.zeros(2, 3, 8, 8))
     made.reshape([-1, 3, -1, -1])
     openvino.save_model(made, tmp_path / "m.xml")
