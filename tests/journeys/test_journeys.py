@@ -183,7 +183,7 @@ def test_a_server_is_loaded_searched_and_compared(shell: Shell) -> None:
             f"modeldyno load {url} --find-load -c 1 --require 'latency.p95 <= 60ms' --max-time 60s",
             codes=JUDGED,
         )
-        assert re.search(r"concurrency \d+", searched)
+        assert re.search(r"[Cc]oncurrency \d+", searched)
     shell("modeldyno verify l.json")
     shell("modeldyno report l.json -o loads.csv")
     assert "concurrency" in (shell.folder / "loads.csv").read_text()
