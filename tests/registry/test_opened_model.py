@@ -47,6 +47,24 @@ def test_a_model_is_called_in_order_and_by_name(doubling: Path) -> None:
     assert "add.onnx on onnxruntime" in repr(model)
 
 
+def test_an_open_model_leaves_the_modes_of_its_caller(tmp_path: Path) -> None:
+    """Beside it the caller trains as before: inference mode belongs to the thread of the open model."""
+    torch = pytest.importorskip("torch")
+    (tmp_path / "net.py").write_text("import torch\ndef make():\n    return torch.nn.Linear(2, 1)\n")
+    model = modeldyno.open_model(f"torch:{tmp_path}/net.py:make")
+    (output,) = model.as_module()(torch.zeros(3, 2)).values()
+    net = torch.nn.Linear(1, 1)
+
+    net(output).sum().backward()
+
+    assert (torch.is_inference_mode_enabled(), torch.is_grad_enabled()) == (False, True)
+    assert net.weight.grad is not None
+    model.close()
+    model.close()
+    with pytest.raises(RequestError, match="The model is closed; open it again"):
+        model(torch.zeros(1, 2))
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [

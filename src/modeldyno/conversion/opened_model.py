@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Self
+import os
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from modeldyno.base import plugins
 from modeldyno.base.errors import RequestError, UnknownName
@@ -17,9 +19,14 @@ from modeldyno.profiling.packages import read_samples
 from modeldyno.profiling.resolve_model import resolve_model
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy as np
 
     from modeldyno.base.job.knob import KnobValue
+
+
+Returned = TypeVar("Returned")
 
 
 class OpenModel:
@@ -48,8 +55,16 @@ class OpenModel:
         model = loader.load(ref, seed=0, trust=trust)
         if model.form not in runtime.accepts:
             raise RequestError(f"The backend '{self.backend}' does not run {reference}; leave backend= out.")
+        # What backends set of a thread, such as torch's inference mode, does not reach that of the caller.
+        self._thread, self._process = ThreadPoolExecutor(1, "modeldyno-open-model"), os.getpid()
         self._held = ExitStack()
-        session: object = self._held.enter_context(runtime.open(model, self.settings))
+        try:
+            session: object = self._in_thread(
+                lambda: self._held.enter_context(runtime.open(model, self.settings))
+            )
+        except BaseException:
+            self._thread.shutdown(wait=False)
+            raise
         assert isinstance(session, CanCall)  # as it starts no server
         self.reference, self._session = ref.argument, session
         self.inputs = tuple(spec.name for spec in (*model.inputs, *model.optional))
@@ -62,7 +77,8 @@ class OpenModel:
         The first axis is the batch. Arrays are copied to the device and back, and one call is made.
 
         Raises:
-            RequestError: an array has no input, an input has no such name, or is given twice.
+            RequestError: an array has no input, an input has no such name, or is given twice; the model is
+                closed, or was opened in another process.
         """
         if len(arrays) > len(self.inputs):
             raise RequestError(
@@ -74,7 +90,18 @@ class OpenModel:
         if unknown := [name for name in named if name not in self.inputs]:
             raise UnknownName.among("input", unknown[0], self.inputs)
         feed = {name: to_array(value) for name, value in (in_order | named).items()}
-        return dict(self._session.arrays(self._session.prepare(feed)()))
+        session = self._session
+        return self._in_thread(lambda: dict(session.arrays(session.prepare(feed)())))
+
+    def _in_thread(self, call: Callable[[], Returned]) -> Returned:
+        """Call in the thread of this model."""
+        if os.getpid() != self._process:  # a fork has no thread but that which forked
+            raise RequestError("The model was opened in another process; open it in this one.")
+        try:
+            answer = self._thread.submit(call)
+        except RuntimeError:
+            raise RequestError("The model is closed; open it again.") from None
+        return answer.result()
 
     def as_module(self, like: Any = None, example: Any = None) -> Any:
         """Return a ``torch.nn.Module`` that calls this model: tensors in, tensors out, without gradients.
@@ -94,7 +121,9 @@ class OpenModel:
 
     def close(self) -> None:
         """Give back what the model holds."""
-        self._held.close()
+        with suppress(RequestError):  # it is closed, or of another process
+            self._in_thread(self._held.close)
+            self._thread.shutdown()
 
     def __enter__(self) -> Self:
         return self
