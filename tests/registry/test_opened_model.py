@@ -52,7 +52,7 @@ def test_an_open_model_leaves_the_modes_of_its_caller(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     (tmp_path / "net.py").write_text("import torch\ndef make():\n    return torch.nn.Linear(2, 1)\n")
     model = modeldyno.open_model(f"torch:{tmp_path}/net.py:make")
-    (output,) = model.as_module()(torch.zeros(3, 2)).values()
+    output = model.as_module()(torch.zeros(3, 2))
     net = torch.nn.Linear(1, 1)
 
     net(output).sum().backward()
