@@ -78,14 +78,14 @@ def optimize(
     target = None if options.output is None else _check_target(Path(options.output))
     by_name = all(preference.form for preference in preferences)
 
-    def tell(recipe: str, stage: str) -> None:
+    def report_stage(recipe: str, stage: str) -> None:
         session.watch(Progressed(stage=f"{recipe}: {stage}" if recipe else stage))
 
     with tempfile.TemporaryDirectory() as folder:
         if by_name:
             forms = tuple(p.form for p in preferences if p.form != SOURCE)
             request = replace(request, to=forms, first=True)
-        conversion = convert(replace(request, output=folder), in_process=bool(backend), watch=tell)
+        conversion = convert(replace(request, output=folder), in_process=bool(backend), watch=report_stage)
         usable = tuple(made for made in conversion.converted if made.usable)
         names = tuple(made.recipe for made in usable)
         comparison = None

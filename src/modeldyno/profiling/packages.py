@@ -96,9 +96,9 @@ def open_package(path: Path) -> tuple[PackageRecord, Path]:
     """
     record = _read_record(path)
     assert record is not None
-    with zipfile.ZipFile(path) as archive:
-        content = [(info.filename, info.CRC, info.file_size) for info in archive.infolist()]
-        digest = hashlib.sha256(repr(content).encode()).hexdigest()[:32]
+    with path.open("rb") as file, zipfile.ZipFile(file) as archive:
+        # Of the bytes: others of the same checksums must not be taken for what was unpacked before.
+        digest = hashlib.file_digest(file, "sha256").hexdigest()[:32]
         folder = (cache_directory() or Path(tempfile.mkdtemp(prefix="modeldyno-"))) / "packages" / digest
         if not folder.is_dir():
             unfinished = folder.with_name(f"{digest}.{secrets.token_hex(4)}.part")

@@ -357,7 +357,7 @@ def _run_trial(
         return study.add(trial), trial, None
     if result.interrupted:
         return None
-    result = result if outputs is None else outputs.judged(result)
+    result = result if outputs is None else outputs.judge(result)
     result = replace(with_cost(result, study.goal.price), doubts=(*result.doubts, *guard.doubts))
     trial = Trial.of(result, study.goal, ask, number=number, seconds=monotonic() - started)
     return _with_environment(study, result).add(trial), trial, result

@@ -43,7 +43,7 @@ class OutputComparison:
         self.actual.unlink(missing_ok=True)
         return _with_outputs(job, self.actual)
 
-    def judged(self, result: Result) -> Result:
+    def judge(self, result: Result) -> Result:
         """Return a trial's Result, which has failed if its outputs differ.
 
         Raises:

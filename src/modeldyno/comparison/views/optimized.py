@@ -38,7 +38,8 @@ def _sentence(optimized: Optimized) -> str:
             return "keep the model as it is, as none of the forms before it is still the model"
         if not usable:
             return "keep the model as it is, as none of its forms can be used"
-        return f"keep the model as it is, as none of {forms} is surely better in {choice.preference.query}"
+        agree = "one form agrees and is not" if usable == 1 else f"{usable} forms agree, and none is"
+        return f"keep the model as it is: {agree} surely better in {choice.preference.query}"
     if choice.change is None:
         return f"{choice.form}, the first preferred form that is still the model"
     held = f", with {' and '.join(map(str, choice.preference.bounds))}" if choice.preference.bounds else ""
