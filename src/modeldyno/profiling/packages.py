@@ -96,9 +96,11 @@ def open_package(path: Path) -> tuple[PackageRecord, Path]:
     """
     record = _read_record(path)
     assert record is not None
-    with path.open("rb") as file, zipfile.ZipFile(file) as archive:
-        # Of the bytes: others of the same checksums must not be taken for what was unpacked before.
+    with path.open(
+        "rb"
+    ) as file:  # others of the same checksums must not be taken for what was unpacked before
         digest = hashlib.file_digest(file, "sha256").hexdigest()[:32]
+    with zipfile.ZipFile(path) as archive:
         folder = (cache_directory() or Path(tempfile.mkdtemp(prefix="modeldyno-"))) / "packages" / digest
         if not folder.is_dir():
             unfinished = folder.with_name(f"{digest}.{secrets.token_hex(4)}.part")
