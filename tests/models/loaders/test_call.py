@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import py_compile
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +13,7 @@ from tests.zoo import callables
 from modeldyno.base.errors import RequestError
 from modeldyno.base.job.model_ref import ModelRef
 from modeldyno.models.loaders import call as loader
+from modeldyno.models.loaders.python_source import import_object
 from modeldyno.testing.loaders import LoaderSuite
 
 if TYPE_CHECKING:
@@ -108,3 +111,14 @@ class TestInputs:
         one, two = (loader.callable_digest(partial(callables.add, left=np.array(x))) for x in (1, 2))
 
         assert len({one, two, loader.callable_digest(callables.add)}) == 3
+
+    def test_a_file_is_compiled_as_it_is_now(self, tmp_path: Path) -> None:
+        """Bytecode of an earlier text is not taken, though the size and the time of the file are the same."""
+        path = tmp_path / "model.py"
+        path.write_text("def f():\n    return 1\n")
+        py_compile.compile(str(path))
+        times = path.stat().st_atime_ns, path.stat().st_mtime_ns
+        path.write_text("def f():\n    return 2\n")
+        os.utime(path, ns=times)
+
+        assert import_object("call", f"{path}:f").value() == 2

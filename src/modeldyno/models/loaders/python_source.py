@@ -10,8 +10,9 @@ import re
 import sys
 import traceback
 from dataclasses import dataclass
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.base.errors import RequestError, UnknownName
@@ -118,17 +119,30 @@ def _from_file(path: Path) -> ModuleType:
     _make_importable(path.resolve().parent)
     path = path.resolve()
     name = f"modeldyno_source_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
+    loader = _FromSource(name, str(path))
+    spec = importlib.util.spec_from_loader(name, loader)
     assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
+        loader.exec_module(module)
     except (Exception, SystemExit) as error:
         del sys.modules[name]
         raise _import_error(path.name, error, path) from error
     return module
+
+
+class _FromSource(SourceFileLoader):
+    """Compiles the file as it is now.
+
+    Python takes cached bytecode for a file of the same size and the same second, so that an edit within
+    that second, or one by a tool that sets the time of its files, would be measured as what it replaced.
+    """
+
+    def get_code(self, fullname: str) -> CodeType:
+        path = self.get_filename(fullname)
+        code: CodeType = self.source_to_code(self.get_data(path), path)
+        return code
 
 
 def _make_importable(folder: Path) -> None:
