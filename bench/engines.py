@@ -23,7 +23,7 @@ from modeldyno import Plan
 from modeldyno.base import plugins
 from modeldyno.base.job.knob import configure
 from modeldyno.base.job.model_ref import ModelRef
-from modeldyno.engine.interfaces.session import CanSend
+from modeldyno.engine.interfaces.session import RequestSession
 from modeldyno.serving.loadgen.driver_pool import send_once
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def difference(engine: str, path: Path, feeds: list[Feed], expected: list[Feed])
     config = configure(backend.knobs, {"batch_size": SAMPLES})
     worst = 0.0
     with backend.open(model, config) as session:
-        assert isinstance(session, CanSend)
+        assert isinstance(session, RequestSession)
         target = session.target(feeds)
         for number, outputs in enumerate(expected):
             answers = session.arrays(send_once(target, number))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import sys
+import tomllib
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,16 +16,32 @@ from tests.support.installed_plugins import install_package, run_beside
 from modeldyno.base import plugins
 from modeldyno.base.errors import FaultyPlugin, FaultyPluginWarning, MissingExtra, ModelDynoError
 from modeldyno.base.metrics.metric import METRICS
+from modeldyno.reports.interface import Content, Reporter
 from modeldyno.testing.sample_results import a_result
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 ROOT = Path(__file__).parent.parent
+EXAMPLE = ROOT / "examples" / "plugins"
+CLASSES = {
+    kind: group[name].partition(":")[2]
+    for kind in plugins.KINDS
+    for group in [
+        tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]["entry-points"][
+            f"modeldyno.{plugins.plural(kind)}"
+        ]
+    ]
+    for name in group
+}
 SOUND = {
-    kind: (ROOT / "examples" / "plugins" / "src" / "dyno_plugins" / f"{kind}.py").read_text()
+    kind: (EXAMPLE / "src" / "dyno_plugins" / f"{kind}.py").read_text()
+    + f"\n_own = {CLASSES[kind]}()\n"
+    + "globals().update({n: getattr(_own, n) for n in dir(_own) if not n.startswith('_')})\n"
+    + "evil = True\n"
     for kind in plugins.KINDS
 }
+"""Modules that are plugins, too."""
 FUNCTIONS = (
     "claims", "load", "open", "check", "target", "greeting", "measure", "start", "propose", "render", "read",
     "export", "convert",
@@ -115,14 +132,10 @@ def test_one_that_fails_when_it_is_asked_is_left_out(
     """With the line of its code."""
     install(kind, "functions that fail")
     with pytest.warns(FaultyPluginWarning, match=rf"KeyError: 'inside' \(evil_pack/{kind}\.py:\d+\)"):
-        answers = dict(plugins.answers(kind, lambda plugin: is_evil(plugin) and getattr(plugin, ask)()))
+        answers = dict(plugins.answers(kind, lambda each: hasattr(each, "evil") and getattr(each, ask)()))
 
     assert "aaa" not in answers
     assert len(answers) == len(plugins.names(kind)) - 1
-
-
-def is_evil(plugin: object) -> bool:
-    return getattr(plugin, "__name__", "").startswith("evil_pack")
 
 
 def test_an_error_of_ours_about_the_request_is_raised(install: Callable[..., Path]) -> None:
@@ -186,6 +199,53 @@ def test_commands_that_do_not_need_it_are_silent_and_the_others_name_it(
         _, listed, _ = run("plugins", "loaders")
         assert "The loader 'aaa' of dyno-evil 1.2 is faulty: it has no 'requires'" in " ".join(listed.split())
         assert run("inspect", "aaa:m.foo")[0] == FaultyPlugin.exit_code
+
+
+@pytest.fixture
+def install_reporter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, install: object) -> Callable[..., None]:
+    """Install a package of one reporter ``aaa``, of a text and the name of what is in it."""
+    del install  # it forgets, at the end, what was installed
+
+    def installed(text: str, name: str) -> None:
+        head = "from modeldyno.plugin import Reporter\n\n"
+        files = {"evil_pack/__init__.py": "", "evil_pack/reporter.py": head + text}
+        install_package(tmp_path / "site", files, {"reporters": {"aaa": f"evil_pack.reporter:{name}"}})
+        monkeypatch.syspath_prepend(tmp_path / "site")
+        plugins._entry_points.cache_clear()
+        plugins._all_entry_points.cache_clear()
+
+    return installed
+
+
+def test_a_subclass_of_the_base_is_a_plugin(install_reporter: Callable[..., None]) -> None:
+    """One object of it is made; what it leaves out has the default of its kind."""
+    text = "class Mine(Reporter):\n    suffix = '.mine'\n"
+    method = "    def render(self, document, *, judgements=()):\n        return self.suffix\n"
+    install_reporter(text + method, "Mine")
+    reporter = plugins.reporter("aaa")
+
+    assert reporter.render(a_result()) == ".mine"
+    assert reporter.content is Content.RESULTS
+    assert plugins.reporter("aaa") is reporter
+
+
+def test_any_object_is_a_plugin(install_reporter: Callable[..., None]) -> None:
+    """It is laid over the defaults of its kind."""
+    text = "class Any:\n    suffix = '.any'\n\n    def render(self, document, *, judgements=()):\n"
+    install_reporter(f"{text}        return 'text'\n\nany_ = Any()\n", "any_")
+    reporter = plugins.reporter("aaa")
+
+    assert isinstance(reporter, Reporter)
+    assert (reporter.suffix, reporter.content) == (".any", Content.RESULTS)
+    assert reporter.render(a_result()) == "text"
+
+
+def test_a_class_that_lacks_a_member_says_which(install_reporter: Callable[..., None]) -> None:
+    """As Python says it, with the package."""
+    install_reporter("class Mine(Reporter):\n    suffix = '.mine'\n", "Mine")
+
+    with pytest.raises(FaultyPlugin, match=r"of dyno-evil 1\.2 is faulty: .*abstract class Mine .*render"):
+        plugins.resolve("reporter", "aaa")
 
 
 def test_doctor_lists_it(install: Callable[..., Path]) -> None:

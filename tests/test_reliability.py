@@ -24,7 +24,7 @@ from modeldyno.base.job.model_ref import ModelRef
 from modeldyno.base.metrics.doubt import Doubt
 from modeldyno.base.result.result import Failure, FailureKind
 from modeldyno.dashboard.server import HOST
-from modeldyno.engine.backends.python import Session
+from modeldyno.engine.backends.python import PythonSession
 from modeldyno.engine.data.batches import Payload
 from modeldyno.engine.runtime.events import RunStage
 from modeldyno.engine.runtime.output_checks import check_outputs
@@ -86,7 +86,7 @@ def test_of_100_broken_models_100_are_flagged(first: int) -> None:
         kind, model = broken(number)
         stage = RunStage(watch=lambda _event: None)
         payload = Payload(feeds=({},), samples=1, used=())
-        opened = first_call(Session(model), payload, a_model(), stage, Load())
+        opened = first_call(PythonSession(model), payload, a_model(), stage, Load())
         events = [*opened.events, *check_outputs(opened, "last call", stage)]
         kinds = {event.kind for event in events if isinstance(event, Failure)}
         codes = {event.code for event in events if isinstance(event, Doubt)}

@@ -25,6 +25,7 @@ from modeldyno.base.metrics.measurement_plan import Plan
 from modeldyno.base.stats import statistics
 from modeldyno.engine.interfaces.probe import ProbeContext
 from modeldyno.engine.interfaces.request_target import Target, Transport
+from modeldyno.engine.interfaces.session import RequestSession
 from modeldyno.serving.load import load_analysis
 from modeldyno.serving.load.request_log import Records, join_records
 from modeldyno.serving.load.steady_window import SteadyWindow
@@ -237,7 +238,7 @@ class Replay:
         return LoadEnd(records=self.records.chosen(mask), replies=(), usages=tuple(self.usage()))
 
 
-class Session:
+class Session(RequestSession):
     """A server that nobody asks."""
 
     pid = None

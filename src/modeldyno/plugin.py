@@ -1,9 +1,9 @@
-"""All that the author of a plugin imports: the Protocol of each kind, and the values that they take and give.
+"""All that the author of a plugin imports: the base of each kind, and the values that they take and give.
 
-A plugin is a module, or any object, with the attributes of its Protocol, named by an entry point of the
-group ``modeldyno.<kind>s``. The Protocol says what it must have; the others of its module in
-`modeldyno.interfaces` what it may have beside. `modeldyno.testing` has a conformance suite for each kind, and
-``examples/plugins`` of the repository is a package with one plugin of each.
+A plugin is an object of a subclass of the base, or a module with its members, named by an entry point of the
+group ``modeldyno.<kind>s``. The base documents every member, and has a default for what a plugin may leave
+out; what a module leaves out has that default, too. `modeldyno.testing` has a conformance suite for each
+kind, and ``examples/plugins`` of the repository is a package with one plugin of each.
 """
 
 from __future__ import annotations
@@ -50,38 +50,30 @@ from modeldyno.base.stats.units import (
     format_quantity,
 )
 from modeldyno.conversion.interface import ConversionSource, ConvertedFile, Converter
-from modeldyno.engine.interfaces.backend import (
-    Backend,
-    CanDeploy,
-    ChoosesDevice,
-    ConfiguresProcess,
-    Serves,
-    SuggestsAxes,
-    TakesOtherInputs,
-)
-from modeldyno.engine.interfaces.probe import ChecksFirst, Pass, Probe, ProbeContext, ProbeOutput
+from modeldyno.engine.interfaces.backend import Backend
+from modeldyno.engine.interfaces.probe import Pass, Probe, ProbeContext, ProbeOutput
 from modeldyno.engine.interfaces.request_target import Endpoint, Reply, ServerInfo, Target, Transport
-from modeldyno.engine.interfaces.sampler import ReadsServerMetrics, Sampler, Watch
+from modeldyno.engine.interfaces.sampler import Sampler, Watch
 from modeldyno.engine.interfaces.session import (
-    CanCall,
-    CanSend,
-    HasDevice,
-    HasDoubts,
-    HasServerStats,
+    CanGenerate,
+    CanTrain,
+    HasLayers,
+    HasMemory,
+    HasOperators,
+    LocalSession,
+    RequestSession,
+    ServedSession,
     Session,
+    ThreadSession,
 )
 from modeldyno.exchange.exporters.exported_numbers import Figure, figures, labels
-from modeldyno.exchange.interface import Exporter, ExportsStudies, Importer
+from modeldyno.exchange.interface import Exporter, Importer
 from modeldyno.models.flops import Count, Formula
 from modeldyno.models.interface import (
-    ComesFromFiles,
     Executes,
     Feed,
     Form,
-    HasTools,
-    ListsFiles,
     Loader,
-    Looks,
     Model,
     SourceKind,
 )
@@ -89,7 +81,7 @@ from modeldyno.models.load_stages import WatchStage
 from modeldyno.models.loaders.digest import digest_files, digest_parts, read_head
 from modeldyno.models.static.graph import Op
 from modeldyno.models.static.weights import Weight
-from modeldyno.reports.interface import ChecksTools, DrawsCharts, LaysOut, Reporter, Tabulates
+from modeldyno.reports.interface import Content, Reporter
 from modeldyno.serving.clients.messages import (
     encode_json,
     get_target,
@@ -100,16 +92,7 @@ from modeldyno.serving.clients.messages import (
     read_json_object,
 )
 from modeldyno.serving.clients.tensors import from_values, to_lists
-from modeldyno.serving.interfaces.client import (
-    CarriesSequences,
-    Client,
-    CountsPrompts,
-    CountsWork,
-    ListsModels,
-    NumbersRequests,
-    SharesMemory,
-    Streams,
-)
+from modeldyno.serving.interfaces.client import Client
 from modeldyno.serving.load.foreign_load import (
     ForeignFile,
     ForeignLoad,
@@ -141,30 +124,20 @@ __all__ = [
     "Backend",
     "Better",
     "Block",
-    "CanCall",
-    "CanDeploy",
-    "CanSend",
+    "CanGenerate",
+    "CanTrain",
     "CannotRunHere",
-    "CarriesSequences",
-    "ChecksFirst",
-    "ChecksTools",
-    "ChoosesDevice",
     "Client",
-    "ComesFromFiles",
-    "ConfiguresProcess",
+    "Content",
     "ConversionSource",
     "ConvertedFile",
     "Converter",
     "Count",
-    "CountsPrompts",
-    "CountsWork",
     "Distribution",
     "Doubt",
-    "DrawsCharts",
     "Endpoint",
     "Executes",
     "Exporter",
-    "ExportsStudies",
     "Failure",
     "FailureKind",
     "Feed",
@@ -174,10 +147,9 @@ __all__ = [
     "ForeignRequest",
     "Form",
     "Formula",
-    "HasDevice",
-    "HasDoubts",
-    "HasServerStats",
-    "HasTools",
+    "HasLayers",
+    "HasMemory",
+    "HasOperators",
     "Heading",
     "Importer",
     "InputSpec",
@@ -185,12 +157,9 @@ __all__ = [
     "Judgement",
     "Knob",
     "KnobValue",
-    "LaysOut",
-    "ListsFiles",
-    "ListsModels",
     "Load",
     "Loader",
-    "Looks",
+    "LocalSession",
     "Measurement",
     "MetricRow",
     "MissingExtra",
@@ -199,7 +168,6 @@ __all__ = [
     "ModelIdentity",
     "ModelRef",
     "Notice",
-    "NumbersRequests",
     "Op",
     "OpensStores",
     "Pass",
@@ -208,28 +176,24 @@ __all__ = [
     "Probe",
     "ProbeContext",
     "ProbeOutput",
-    "ReadsServerMetrics",
     "Reply",
     "Reporter",
     "RequestError",
     "RequestOutcome",
+    "RequestSession",
     "Result",
     "Sampler",
+    "ServedSession",
     "ServerInfo",
-    "Serves",
     "Session",
-    "SharesMemory",
     "SourceKind",
     "Store",
     "StoreError",
     "Strategy",
-    "Streams",
     "Study",
-    "SuggestsAxes",
     "Table",
-    "Tabulates",
-    "TakesOtherInputs",
     "Target",
+    "ThreadSession",
     "Transport",
     "Trial",
     "TrialRequest",

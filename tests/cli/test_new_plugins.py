@@ -67,10 +67,10 @@ def test_several_kinds_make_one_package(tmp_path: Path, modeldyno: Callable[...,
     assert modeldyno("plugins", "new", "trio", *words, "-o", str(folder)).code == 0
     groups = tomllib.loads((folder / "pyproject.toml").read_text())["project"]["entry-points"]
     assert groups == {
-        "modeldyno.loaders": {"trio": "trio.loader"},
-        "modeldyno.probes": {"trio": "trio.probe"},
-        "modeldyno.samplers": {"trio": "trio.sampler"},
-        "modeldyno.converters": {"trio": "trio.converter"},
+        "modeldyno.loaders": {"trio": "trio.loader:TrioLoader"},
+        "modeldyno.probes": {"trio": "trio.probe:TrioProbe"},
+        "modeldyno.samplers": {"trio": "trio.sampler:TrioSampler"},
+        "modeldyno.converters": {"trio": "trio.converter:TrioConverter"},
         "modeldyno.metrics": {
             "trio-probe": "trio.probe:METRICS",
             "trio-sampler": "trio.sampler:METRICS",

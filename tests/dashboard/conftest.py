@@ -20,7 +20,7 @@ from modeldyno.dashboard.app import make_app
 from modeldyno.registry.records.records import FigureState, TaskState, VariantState
 from modeldyno.registry.targets import target_here
 from modeldyno.serving.load.load_seconds import LiveLoad
-from modeldyno.stores.interface import KeepsLiveLoads, Store
+from modeldyno.stores.interface import Store
 from modeldyno.testing.sample_conversions import a_conversion as a_conversion_document
 from modeldyno.testing.sample_results import a_failed_result, a_result, an_inspection
 from modeldyno.testing.sample_series import a_capacity, a_comparison, a_ladder
@@ -133,7 +133,6 @@ def fill(store: Store) -> None:
     put(store, a_failed_result(id="f" * 12, created="2026-01-02T00:00:00+00:00"))
     put(store, a_result(id="e" * 12, name=HOSTILE, created="2025-01-01"))
     fill_registry(store)
-    assert isinstance(store, KeepsLiveLoads)
     store.put_live_load(LIVE_LOAD)
 
 

@@ -25,13 +25,13 @@ PAGE = f"/loads/{LIVE_LOAD.id}"
 @pytest.fixture
 def watcher(newcomer: Visitor) -> Visitor:
     """Look at a store in which a load goes on."""
-    newcomer.store.put_live_load(LIVE_LOAD)  # type: ignore[attr-defined]
+    newcomer.store.put_live_load(LIVE_LOAD)
     return newcomer
 
 
 def change(visitor: Visitor, **fields: object) -> None:
     """Store a later state of the load."""
-    visitor.store.put_live_load(replace(LIVE_LOAD, **fields))  # type: ignore[attr-defined, arg-type]
+    visitor.store.put_live_load(replace(LIVE_LOAD, **fields))  # type: ignore[arg-type]
 
 
 def test_it_shows_the_load_by_second_and_calls_each_figure_provisional(watcher: Visitor) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from tests.support.stand_ins import use_plugin
 
 from modeldyno.base import plugins
 from modeldyno.base.errors import MissingExtra, RequestError, UnknownName
@@ -40,7 +41,7 @@ def _absent(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pretend that the backend's package is missing."""
     backend = plugins.backend("python")
     absent = SimpleNamespace(requires=("no_such_package",), knobs=backend.knobs, check=backend.check)
-    monkeypatch.setattr(plugins, "backend", lambda _name: absent)
+    use_plugin(monkeypatch, "backend", absent)
 
 
 @pytest.mark.usefixtures("_absent")

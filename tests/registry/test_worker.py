@@ -39,7 +39,6 @@ from modeldyno.registry.records.webhooks import Webhook
 from modeldyno.registry.register import Registration, located, register
 from modeldyno.registry.targets import software_here, target_here
 from modeldyno.registry.worker import DEFERRALS, TaskDone, WorkerOptions, run_worker
-from modeldyno.stores.interface import KeepsLiveLoads
 from modeldyno.testing.sample_conversions import a_conversion
 from modeldyno.testing.sample_series import a_comparison
 
@@ -450,7 +449,6 @@ def test_a_load_of_a_task_is_shown_while_it_goes_on_and_its_result_takes_its_pla
     done = work()
 
     with plugins.store() as store:
-        assert isinstance(store, KeepsLiveLoads)
         live = {load.result: (load.load, len(load.seconds), load.ended) for load in store.live_loads()}
     results = [each.outcome.result.id for each in done if each.outcome.result is not None]
     assert live == dict.fromkeys(results, ("concurrency 8", 2, True))

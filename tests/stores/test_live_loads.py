@@ -8,7 +8,6 @@ from modeldyno.base.result.trace_data import LiveSecond
 from modeldyno.registry.store import clock
 from modeldyno.serving.load.load_seconds import LiveLoad
 from modeldyno.stores import live_loads
-from modeldyno.stores.interface import KeepsLiveLoads
 from modeldyno.stores.sql import SqlStore
 from modeldyno.stores.sql import open as open_store
 
@@ -37,7 +36,6 @@ def without_silence(load: LiveLoad) -> tuple[object, ...]:
 
 def test_a_load_is_replaced_by_its_later_state(shared: SqlStore) -> None:
     """There is one row of each."""
-    assert isinstance(shared, KeepsLiveLoads)
     assert shared.live_loads() == []
     shared.put_live_load(a_load())
     shared.put_live_load(a_load(seconds=3))

@@ -208,8 +208,8 @@ class TestUrl:
 
     def test_plugins(self) -> None:
         """Both kinds of URL lead here, by the names of their plugins."""
-        assert plugins.resolve("store", "sqlite") is sql
-        assert plugins.resolve("store", "postgresql") is sql
+        assert plugins.resolve("store", "sqlite").open is sql.open
+        assert plugins.resolve("store", "postgresql").open is sql.open
 
 
 def definitions(path: Path) -> dict[str, str]:

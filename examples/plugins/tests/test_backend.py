@@ -6,12 +6,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from dyno_plugins import backend
 
-from modeldyno.plugin import Backend, Feed, Form, InputSpec, Model, ModelIdentity
+from modeldyno.plugin import Feed, Form, InputSpec, Model, ModelIdentity
 from modeldyno.testing.backends import BackendSuite
-
-_: Backend = backend  # a type checker compares the module with its Protocol
 
 
 class TestBackend(BackendSuite):

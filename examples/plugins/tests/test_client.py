@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from dyno_plugins import client
 
-from modeldyno.plugin import Client, Feed, Reply
+from modeldyno.plugin import Feed, Reply
 from modeldyno.testing.clients import ClientSuite
-
-_: Client = client  # a type checker compares the module with its Protocol
 
 
 class TestClient(ClientSuite):

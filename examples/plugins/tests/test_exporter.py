@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dyno_plugins import exporter
-
-from modeldyno.plugin import Exporter
 from modeldyno.testing.exporters import ExporterSuite
-
-_: Exporter = exporter  # a type checker compares the module with its Protocol
 
 
 class TestExporter(ExporterSuite):

@@ -6,12 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from dyno_plugins import loader
 
-from modeldyno.plugin import Loader, ModelRef
+from modeldyno.plugin import ModelRef
 from modeldyno.testing.loaders import LoaderSuite
-
-_: Loader = loader  # a type checker compares the module with its Protocol
 
 
 def save(path: Path, *, factor: float = 1.0) -> ModelRef:

@@ -8,10 +8,8 @@ from pathlib import Path
 import pytest
 from dyno_plugins import store
 
-from modeldyno.plugin import OpensStores, Store
+from modeldyno.plugin import Store
 from modeldyno.testing.stores import StoreSuite
-
-_: OpensStores = store  # a type checker compares the module with its Protocol
 
 
 class TestStore(StoreSuite):

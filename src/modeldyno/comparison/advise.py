@@ -37,7 +37,7 @@ from modeldyno.comparison.change.advice import (
 )
 from modeldyno.comparison.change.build import with_second_pass
 from modeldyno.engine.environment import machine
-from modeldyno.engine.interfaces.backend import HOST_AXES, SuggestsAxes
+from modeldyno.engine.interfaces.backend import HOST_AXES
 from modeldyno.profiling.findings.bottleneck import bottleneck
 from modeldyno.profiling.findings.finding import Case
 from modeldyno.profiling.findings.rules import findings
@@ -275,7 +275,7 @@ def _with_watched_run(trial: AdviseSession, result: Result) -> Result:
 def _axes(trial: AdviseSession, baseline: Result) -> tuple[Axis, ...]:
     """Return the axes that the backend suggests trying on the device of the baseline."""
     backend = plugins.backend(trial.job.backend)
-    if not trial.wish.space or not isinstance(backend, SuggestsAxes):
+    if not trial.wish.space or not backend.space:
         return ()
     cores = len(trial.job.plan.pin) or int(machine.cpu_quota()) or 1
     axes = (parse_axis(text.replace("{cores}", str(cores))) for text in backend.space)

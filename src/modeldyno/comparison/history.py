@@ -22,7 +22,6 @@ from modeldyno.comparison.change.trend import (
     scatter,
     trend,
 )
-from modeldyno.stores.interface import KeepsHeads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -57,7 +56,7 @@ def read_stored(store: Store, identifier: str, query: Query | None) -> StoredRea
 
 
 def _head(store: Store, identifier: str) -> Result:
-    return store.head(identifier) if isinstance(store, KeepsHeads) else store.get(identifier)
+    return store.head(identifier)
 
 
 def _reading(store: Store, head: Result, query: Query) -> Reading | None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from modeldyno.base.job.input_spec import InputSpec
 from modeldyno.models.interface import Feed, Model, source_kind
@@ -41,7 +42,7 @@ class ConvertedFile:
     """Whether it computes in float32 what the source computes in float64."""
 
 
-class Converter(Protocol):
+class Converter(ABC):
     """Writes a model in another form."""
 
     sources: Mapping[str, tuple[str, ...]]
@@ -55,6 +56,7 @@ class Converter(Protocol):
     lossy: bool
     """Whether it loses precision on purpose."""
 
+    @abstractmethod
     def convert(self, source: ConversionSource, path: Path, *, opset: int | None) -> ConvertedFile:
         """Write the model to `path`, with the source's names of inputs and outputs and its free dimensions.
 

@@ -12,7 +12,7 @@ from modeldyno.base.errors import RequestError, UnknownName
 from modeldyno.base.job.knob import configure
 from modeldyno.conversion.reference import STEADY
 from modeldyno.conversion.stand_in import make_stand_in
-from modeldyno.engine.interfaces.session import CanCall
+from modeldyno.engine.interfaces.session import LocalSession
 from modeldyno.models.interface import Form
 from modeldyno.profiling.api.arrays import to_array
 from modeldyno.profiling.packages import read_samples
@@ -65,7 +65,7 @@ class OpenModel:
         except BaseException:
             self._thread.shutdown(wait=False)
             raise
-        assert isinstance(session, CanCall)  # as it starts no server
+        assert isinstance(session, LocalSession)  # as it starts no server
         self.reference, self._session = ref.argument, session
         self.inputs = tuple(spec.name for spec in (*model.inputs, *model.optional))
         """Names of the inputs, in order."""

@@ -28,7 +28,7 @@ from modeldyno.conversion.check_inputs import (
     own_names,
 )
 from modeldyno.conversion.interface import ConversionSource
-from modeldyno.engine.interfaces.session import CanCall
+from modeldyno.engine.interfaces.session import LocalSession
 from modeldyno.models.interface import Feed, Form, source_kind
 
 if TYPE_CHECKING:
@@ -207,7 +207,7 @@ def opened(model: Model, backend: str, **settings: Any) -> Iterator[Run]:
         RequestError: the backend does not run models in this process.
     """
     with plugins.backend(backend).open(model, steady_config(backend, **settings)) as session:
-        if not isinstance(session, CanCall):
+        if not isinstance(session, LocalSession):
             raise RequestError(
                 f"The backend '{backend}' does not run a model in this process, so nothing can be compared."
             )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.base.clock import monotonic
 from modeldyno.base.errors import ModelDynoError, StoreError
-from modeldyno.stores.interface import KeepsLiveLoads, Store
+from modeldyno.stores.interface import Store
 
 if TYPE_CHECKING:
     from modeldyno.base.result.result import Result
@@ -33,7 +33,7 @@ def result_or_none(store: Store) -> Callable[[str], Result | None]:
 
 def live_loads(store: Store) -> Sequence[LiveLoad]:
     """Return the loads that go on or have ended a moment ago, the newest first."""
-    return store.live_loads() if isinstance(store, KeepsLiveLoads) else ()
+    return store.live_loads()
 
 
 @dataclass(slots=True)

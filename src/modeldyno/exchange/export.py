@@ -8,7 +8,6 @@ from modeldyno.base import plugins
 from modeldyno.base.errors import RequestError
 from modeldyno.base.kinds import kind_of
 from modeldyno.base.result.result import Result
-from modeldyno.exchange.interface import ExportsStudies
 from modeldyno.stores.catalog import stored_result
 from modeldyno.stores.lookup import find_any
 from modeldyno.sweeps.study.study import Study
@@ -35,7 +34,7 @@ def export(document: Result | Study, to: str, results: Callable[[str], Result | 
     exporter, target = resolve_target(to)
     if not isinstance(document, Study):
         return exporter.export(document, target)
-    if not isinstance(exporter, ExportsStudies):
+    if not exporter.takes_studies:
         raise RequestError(f"'{to.partition(':')[0]}' takes single results; export the best trial by its id.")
     by_id = {trial.result: results(trial.result) for trial in document.trials if trial.result}
     stored = {name: result for name, result in by_id.items() if result is not None}

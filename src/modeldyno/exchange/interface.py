@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -12,31 +13,36 @@ if TYPE_CHECKING:
     from modeldyno.sweeps.study.study import Study
 
 
-class Exporter(Protocol):
+class Exporter(ABC):
     """Exports Results to another tool."""
 
     requires: tuple[str, ...]
 
+    @abstractmethod
     def export(self, document: Result, target: str) -> str:
         """Export a Result to `target`; return where it is. Exporting it twice does not duplicate it.
 
         Numbers are those of `exported_numbers`: uncertified ones have ``raw`` in their names.
         """
 
-
-@runtime_checkable
-class ExportsStudies(Protocol):
-    """An Exporter that can also export a Study, with its trials as nested runs."""
+    takes_studies: bool = False
+    """Whether it has `export_study`."""
 
     def export_study(self, study: Study, results: Mapping[str, Result], target: str) -> str:
-        """Export a Study, with the Results of its trials that are still stored, by their ids."""
+        """Export a Study with its trials as nested runs; return where it is.
+
+        `results` are those of its trials that are still stored, by their ids.
+        """
+        raise NotImplementedError
 
 
-class Importer(Protocol):
+class Importer(ABC):
     """Imports files of another tool."""
 
+    @abstractmethod
     def claims(self, file: ForeignFile) -> bool:
         """Return whether a file, which may be anything, is of this tool."""
 
+    @abstractmethod
     def read(self, file: ForeignFile) -> Iterable[ForeignLoad]:
         """Yield each load in the file. A damaged file may raise any error."""

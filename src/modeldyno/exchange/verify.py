@@ -11,7 +11,6 @@ from modeldyno.base import codec, kinds, plugins
 from modeldyno.base.errors import RequestError, UnreadableDocument
 from modeldyno.base.report.figure_checks import DigestState, Recomputation
 from modeldyno.stores.catalog import stored_result
-from modeldyno.stores.interface import KeepsDocuments
 from modeldyno.stores.lookup import find_any
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ def verify(document: str | StoredDocument) -> Recomputation:
         return verify_bytes(codec.read_document_bytes(path), origin=str(path))
     read = find_any(document)
     with plugins.store() as store:
-        stored = store.document(read.id) if isinstance(store, KeepsDocuments) else None
+        stored = store.document(read.id)
     if stored is not None:
         return verify_bytes(stored, origin=f"{read.id} of the store")
     return _recompute(read, _without_derived(read), DigestState.ABSENT)

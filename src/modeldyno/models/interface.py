@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 from modeldyno.base.job.input_spec import InputSpec
 from modeldyno.base.job.model_ref import ModelIdentity, ModelRef
@@ -13,8 +15,6 @@ from modeldyno.base.job.static_options import Mode
 from modeldyno.base.metrics.doubt import Doubt
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from numpy import ndarray
 
     from modeldyno.models.static.graph import Graph
@@ -138,64 +138,61 @@ class Model:
     undeclared: bool = False
     """It takes inputs of any name: those that the user gives are used too, and must have shapes."""
     source: str = ""
-    """What `ComesFromFiles.source_digest` gave before and after loading it; empty if unknown or changed."""
+    """What `Loader.source_digest` gave before and after loading it; empty if unknown or changed."""
     borrowed: bool = False
     """`value` belongs to the caller: a backend that would modify it must copy it."""
 
 
-class Loader(Protocol):
+class Loader(ABC):
     """Loads models of one scheme."""
 
     requires: tuple[str, ...]
     """Importable names that it needs; a missing one is reported with the package to install."""
+    tools: tuple[str, ...] = ()
+    """Those of `requires` that it needs only to analyse a model: `load_time` excludes their import."""
     executes: Executes
     backend: str
     """The default backend for its models."""
 
+    @abstractmethod
     def claims(self, path: Path) -> bool:
         """Return whether a bare path is of this scheme, by suffix and content, without executing code."""
 
+    @abstractmethod
     def load(self, ref: ModelRef, *, seed: int, trust: bool) -> Model:
         """Load a model; raise RequestError for a reference that cannot be loaded.
 
         The seed is for random weights. Without `trust`, raise TrustRequired rather than unpickle.
         """
 
-
-@runtime_checkable
-class HasTools(Protocol):
-    """A loader that needs packages only to analyse a model."""
-
-    tools: tuple[str, ...]
-    """Those of `requires`: `load_time` excludes their import."""
-
-
-@runtime_checkable
-class Looks(Protocol):
-    """A loader that can describe a model for less than it takes to load it."""
-
     def look(self, ref: ModelRef, *, seed: int, trust: bool) -> Model:
         """Describe a model without the values of its weights: return a Model whose `value` may be None.
 
         It executes no more code than `load`, avoids reading weights, and raises the same errors. The digest
-        may be that of the structure only.
+        may be that of the structure only. By default the model is loaded.
         """
-
-
-@runtime_checkable
-class ListsFiles(Protocol):
-    """A loader whose models are more than the file, or the whole folder, that is named."""
+        return self.load(ref, seed=seed, trust=trust)
 
     def files(self, ref: ModelRef) -> Iterable[Path]:
-        """Return the files of a model: those it cannot be loaded without, and its tokenizer."""
+        """Return the files of a model: those it cannot be loaded without, and its tokenizer.
 
-
-@runtime_checkable
-class ComesFromFiles(Protocol):
-    """A loader of models that depend on nothing but files and installed packages: no code of the user's."""
+        By default the file that is named, or all of the folder but hidden files.
+        """
+        path = Path(ref.locator).expanduser()
+        if not path.is_dir():
+            return [path]
+        return [file for file in sorted(path.rglob("*")) if file.is_file() and not _is_hidden(file, path)]
 
     def source_digest(self, ref: ModelRef) -> str:
-        """Digest all that a model depends on, without loading it; empty if it may depend on more."""
+        """Digest all that a model depends on, without loading it.
+
+        Empty, as by default, if it may depend on more than files and packages, such as code of the user's.
+        """
+        return ""
+
+
+def _is_hidden(file: Path, root: Path) -> bool:
+    return any(part.startswith(".") for part in file.relative_to(root).parts)
 
 
 class OffersObjects(Protocol):

@@ -35,7 +35,6 @@ from modeldyno.base.result.multi_model import (
 )
 from modeldyno.base.stats.units import BYTES, check_time_limit, parse_quantity
 from modeldyno.engine.data.labelled_samples import read_labels
-from modeldyno.engine.interfaces.backend import ServesSeveral
 from modeldyno.engine.trace.carbon import Emission
 from modeldyno.models.interface import Executes
 from modeldyno.profiling.resolve_model import ResolvedModel, resolve_model
@@ -161,7 +160,7 @@ class Request:
             RequestError: the backend hosts one model only, or one of them is wrong.
         """
         backend, others = plugins.backend(first.backend), tuple(map(CoHostedModelSpec.parse, self.beside))
-        if first.load is None or not isinstance(backend, ServesSeveral):
+        if first.load is None or backend.common is None:
             raise RequestError(
                 f"The backend '{first.backend}' runs one model at a time; to host several on one server, use "
                 f"--backend {SERVER}."

@@ -52,7 +52,5 @@ class EnergyReader:
 
 def _open_counters() -> Sequence[EnergyCounters]:
     from modeldyno.base import plugins  # not needed while no energy is measured
-    from modeldyno.engine.interfaces.sampler import HasEnergyCounters  # as above
 
-    sampler: object = plugins.sampler("device")
-    return sampler.open_counters() if isinstance(sampler, HasEnergyCounters) else ()
+    return plugins.sampler("device").open_counters()

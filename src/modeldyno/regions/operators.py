@@ -157,19 +157,16 @@ class OperatorRecorder:
 
 def _start(name: str) -> Callable[[], Callable[[], tuple[Occurrence, ...]]]:
     from modeldyno.base import plugins  # not needed while no operators are recorded
-    from modeldyno.engine.interfaces.backend import RecordsOperators
 
-    backend: object = plugins.backend("torch")
-    assert isinstance(backend, RecordsOperators)
-    return backend.record_operators(name)
+    recorder = plugins.backend("torch").record_operators(name)
+    assert recorder is not None
+    return recorder
 
 
 def _follow(*, partly: bool = False) -> Callable[[], DataFlow | None] | None:
     from modeldyno.base import plugins  # as above
-    from modeldyno.engine.interfaces.backend import FollowsCode
 
-    backend: object = plugins.backend("torch")
-    return backend.follow_code(MOST_STEPS, partly=partly) if isinstance(backend, FollowsCode) else None
+    return plugins.backend("torch").follow_code(MOST_STEPS, partly=partly)
 
 
 def _may_be_suspended(frame: FrameType | None) -> bool:

@@ -60,9 +60,7 @@ def charts_as_json(pictures: Iterable[Picture]) -> str:
     return text.translate(_ACTIVE)
 
 
-def _picture_data(  # noqa: PLR0911 - one for each kind of chart
-    picture: Picture, shared: SharedValues
-) -> dict[str, Any]:
+def _picture_data(picture: Picture, shared: SharedValues) -> dict[str, Any]:  # noqa: PLR0911 - one for each kind of chart
     match picture:
         case Plot():
             return {

@@ -21,7 +21,7 @@ from modeldyno.base.kinds import kind_of
 from modeldyno.base.report.blocks import Block, Heading
 from modeldyno.base.views.view_options import ViewOptions
 from modeldyno.reports import chart_json, html_elements
-from modeldyno.reports.interface import HtmlBody, TableLinks
+from modeldyno.reports.interface import Content, HtmlBody, TableLinks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from modeldyno.base.result.result import Result
 
 suffix = ".html"
+content = Content.PAGES
 _PARTS = Path(__file__).parent / "page"
 _BUNDLE = "echarts.js"
 _SCRIPTS = (_BUNDLE, "units.js", "axes.js", "charts.js", "draw.js", "tables.js")

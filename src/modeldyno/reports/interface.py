@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from enum import StrEnum
+from typing import TYPE_CHECKING, Protocol
 
 from modeldyno.base.report.blocks import Severity
 
@@ -19,53 +21,48 @@ if TYPE_CHECKING:
     from modeldyno.base.result.result import Result
 
 
-class Reporter(Protocol):
+class Content(StrEnum):
+    """What the files of a reporter hold, beside a Result."""
+
+    RESULTS = "results"
+    """Nothing else."""
+    PAGES = "pages"
+    """Any blocks, such as those of a comparison: `Reporter.lay_out`."""
+    TABLES = "tables"
+    """A table of numbers, such as the trials of a study: `Reporter.table`."""
+    CHART = "chart"
+    """One chart: `Reporter.draw`, and `Reporter.lay_out` for the first of several blocks."""
+
+
+class Reporter(ABC):
     """Renders documents as text or bytes."""
 
     suffix: str
     """Suffix of the files that it writes, such as ``.csv``."""
+    content: Content = Content.RESULTS
 
+    @abstractmethod
     def render(self, document: Result, *, judgements: Sequence[Judgement] = ()) -> str | bytes:
         """Render a Result, with the verdicts on the requested bounds."""
 
-
-@runtime_checkable
-class LaysOut(Protocol):
-    """A Reporter that can write any blocks, such as those of a comparison."""
-
-    def lay_out(self, blocks: Iterable[Block], *, title: str) -> str | bytes:
-        """Render blocks as a whole file; the title is used if the format has one."""
-
-
-@runtime_checkable
-class ChecksTools(Protocol):
-    """A Reporter that writes with a program or a package that may not be there."""
-
     def check_tools(self) -> None:
-        """Check that it can write here, before anything is measured.
+        """Check that what it writes with is installed here, before anything is measured.
 
         Raises:
             MissingExtra: something is missing.
         """
 
-
-@runtime_checkable
-class Tabulates(Protocol):
-    """A Reporter that can also write a table of numbers, such as the trials of a study."""
+    def lay_out(self, blocks: Iterable[Block], *, title: str) -> str | bytes:
+        """Render blocks as a whole file; the title is used if the format has one."""
+        raise NotImplementedError
 
     def table(self, block: Table) -> str:
         """Render a table with unrounded numbers."""
-
-
-@runtime_checkable
-class DrawsCharts(Protocol):
-    """A Reporter whose files are pictures of one chart each."""
+        raise NotImplementedError
 
     def draw(self, chart: Picture, *, title: str) -> bytes:
-        """Draw a chart; the title says of what it is."""
-
-    def lay_out(self, blocks: Iterable[Block], *, title: str) -> bytes:
-        """Draw the first chart of blocks, or the title if there is none."""
+        """Draw a chart; the title names what it is of."""
+        raise NotImplementedError
 
 
 class DrawsInTerminal(Protocol):

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from modeldyno.base import codec, plugins
 from modeldyno.base.errors import RequestError, UnknownName
@@ -18,7 +18,7 @@ from modeldyno.base.report.chosen_plot import parse_plot
 from modeldyno.base.result.result import Result
 from modeldyno.base.views.text import count
 from modeldyno.base.views.view_options import PLAIN, ViewOptions
-from modeldyno.reports.interface import DrawsCharts, LaysOut, Tabulates
+from modeldyno.reports.interface import Content
 from modeldyno.stores.catalog import caching_reader
 
 if TYPE_CHECKING:
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from modeldyno.base.metrics.constraints import Judgement
     from modeldyno.base.report.blocks import Table
     from modeldyno.reports.interface import Reporter
-
-
-_WRITES_ANY: Any = LaysOut | Tabulates
 
 
 def write(
@@ -61,7 +58,7 @@ def write(
         save_file(path, draw_chart(lay_out_document(document, options), path, chart))
         return
     if fields:
-        if not isinstance(reporter, Tabulates):
+        if reporter.content is not Content.TABLES:
             raise RequestError(f"`fields` are columns of a .csv file; a {path.suffix} file has others.")
         kind = kind_of(document)
         save_file(path, reporter.table(_chosen(kind.numbers(document), fields, kind.columns)))
@@ -72,11 +69,11 @@ def write(
     check_format(path)
     if path.suffix == ".json":
         save_file(path, kind_of(document).encode(document))
-    elif isinstance(reporter, LaysOut):
+    elif reporter.content is Content.TABLES:
+        save_file(path, reporter.table(kind_of(document).numbers(document)))
+    else:
         page_layout = lay_out_document(document, options)
         save_file(path, reporter.lay_out(page_layout.blocks, title=page_layout.title))
-    elif isinstance(reporter, Tabulates):
-        save_file(path, reporter.table(kind_of(document).numbers(document)))
 
 
 def _chosen(table: Table, fields: Sequence[str], usual: Sequence[str]) -> Table:
@@ -113,15 +110,15 @@ def write_several(documents: Sequence[Document], path: Path) -> None:
     """
     check_format(path)
     reporter = plugins.reporter_for(path)
-    if isinstance(reporter, DrawsCharts):
+    if reporter.content is Content.CHART:
         raise RequestError(f"A {path.suffix} file holds one chart; name one document.")
     results = [document for document in documents if isinstance(document, Result)]
     if path.suffix == ".json":
         save_file(path, codec.json_array([kind_of(document).encode(document) for document in documents]))
-    elif isinstance(reporter, LaysOut):
+    elif reporter.content is Content.PAGES:
         page_layout = combine_pages([lay_out_document(document) for document in documents])
         save_file(path, reporter.lay_out(page_layout.blocks, title=page_layout.title))
-    elif isinstance(reporter, Tabulates) and len(results) == len(documents):
+    elif len(results) == len(documents):
         save_file(path, reporter.table(kind_of(results[0]).numbers(*results)))
     else:
         raise RequestError(
@@ -199,7 +196,6 @@ def write_pictures(page: Page, folder: Path, suffix: str = ".svg") -> tuple[Path
         MissingExtra: the package that draws is not installed.
     """
     reporter = plugins.reporter_for(Path(f"chart{suffix}"))
-    assert isinstance(reporter, DrawsCharts)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -219,9 +215,10 @@ def check_format(path: Path) -> None:
         RequestError: no reporter with this suffix can write them.
     """
     reporter: Reporter = plugins.reporter_for(path)
-    if path.suffix != ".json" and not isinstance(reporter, LaysOut | Tabulates):
+    if path.suffix != ".json" and reporter.content is Content.RESULTS:
         others = (other for name, other in plugins.usable("reporter") if name != "terminal")
-        suffixes = sorted({other.suffix for other in others if isinstance(other, _WRITES_ANY)} | {".json"})
+        any_document = {other.suffix for other in others if other.content is not Content.RESULTS}
+        suffixes = sorted(any_document | {".json"})
         raise RequestError(f"No report is written as {path.suffix}; use one of {', '.join(suffixes)}.")
 
 
@@ -235,7 +232,7 @@ def draw_chart(page: Page, path: Path, name: str) -> bytes:
         MissingExtra: the format needs a package that is not installed.
     """
     reporter = plugins.reporter_for(path)
-    if not isinstance(reporter, DrawsCharts):
+    if reporter.content is not Content.CHART:
         raise RequestError(f"A {path.suffix} file holds every chart or none; --chart is for .svg and .png.")
     charts = charts_by_name(page)
     chart = name.strip().casefold()

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno.base import codec, plugins
 from modeldyno.base.errors import RequestError
-from modeldyno.engine.interfaces.backend import CanDeploy
 from modeldyno.engine.runtime.order import answer, run_order
 
 if TYPE_CHECKING:
@@ -45,7 +44,7 @@ def write_deployments(job: Job, entries: Mapping[Path, str], digest: str) -> Non
 def _write_models(order: dict[str, Any]) -> None:
     job = codec.decode_job(json.dumps(order["job"]).encode())
     backend, loader = plugins.backend(job.backend), plugins.loader(job.model.scheme)
-    if not isinstance(backend, CanDeploy):
+    if not backend.deploys:
         raise RequestError(f"The backend '{job.backend}' cannot write deployable files of a model.")
     plugins.require((*loader.requires, *backend.requires), f"model {job.model.argument}")
     model = loader.load(job.model, seed=job.plan.seed, trust=job.trust)

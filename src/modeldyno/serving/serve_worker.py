@@ -16,7 +16,6 @@ from modeldyno.base.errors import RequestError, RunFailed
 from modeldyno.base.job.input_spec import BATCH
 from modeldyno.base.system.process_tree import start_ticks
 from modeldyno.engine.environment.running_servers import ServerRecord, claim
-from modeldyno.engine.interfaces.session import CanStay
 from modeldyno.engine.runtime.engine import answering_session
 from modeldyno.engine.runtime.order import answer, run_order
 from modeldyno.serving.load.endpoint_url import format_endpoint
@@ -62,8 +61,7 @@ TEXT = "string"
 def _serve(order: dict[str, Any]) -> dict[str, Any]:
     job, owner = codec.decode_job(json.dumps(order["job"]).encode()), order["owner"]
     with answering_session(job) as opened:
-        session: object = opened.session
-        started = session.started_server() if isinstance(session, CanStay) else None
+        started = opened.session.started_server()
         if started is None:  # of another place, as with server=URL
             raise RequestError(f"The backend '{job.backend}' starts no server for {job.model.argument}.")
         server = ServerRecord(
@@ -82,8 +80,7 @@ def _serve(order: dict[str, Any]) -> dict[str, Any]:
             inputs=_undescribed_inputs(started.endpoint, opened),
         )
         server = claim(server, numbered=order["numbered"])
-        assert isinstance(session, CanStay)
-        session.hand_over(owner)
+        opened.session.hand_over(owner)
     return asdict(server)
 
 

@@ -15,7 +15,7 @@ from modeldyno.base.kinds import kind_of
 from modeldyno.base.result.result import Result
 from modeldyno.base.result.where import CreatedSince
 from modeldyno.base.result.where_text import parse
-from modeldyno.stores.interface import ConclusionEntry, Entry, OldDocument, Prunes, StudyEntry
+from modeldyno.stores.interface import ConclusionEntry, Entry, OldDocument, StudyEntry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -131,7 +131,7 @@ def remove_documents(names: Sequence[str]) -> Iterator[RemovedDocument]:
 
 
 def prune_documents(before: str, *, keep: int, dry_run: bool = False) -> tuple[OldDocument, ...]:
-    """Remove old documents that nothing refers to, as `Prunes` says; return them.
+    """Remove old documents that nothing refers to, as `Store.prune` says; return them.
 
     Args:
         before: a time as conditions have it: ``90 days ago`` or ``2026-09-01``.
@@ -148,8 +148,6 @@ def prune_documents(before: str, *, keep: int, dry_run: bool = False) -> tuple[O
     if not isinstance(since, CreatedSince):
         raise RequestError(f"'{before}' is no time; write '90 days ago' or 2026-09-01.")
     with plugins.store() as store:
-        if not isinstance(store, Prunes):
-            raise RequestError(f"The store {store.place} removes documents by name only: modeldyno rm.")
         return tuple(store.prune(since.time, keep=keep, dry_run=dry_run))
 
 

@@ -35,17 +35,16 @@ _LOCK = 0x6D6F64656C64796E
 
 P = ParamSpec("P")
 T = TypeVar("T")
-Owner = TypeVar("Owner")
 
 
 def in_transaction(
-    begin: Callable[[Owner], AbstractContextManager[Connection]],
+    begin: Callable[[Any], AbstractContextManager[Connection]],
     function: Callable[Concatenate[Connection, P], T],
-) -> Callable[Concatenate[Owner, P], T]:
+) -> Callable[Concatenate[Any, P], T]:
     """Return a method that calls a function within a transaction."""
 
     @wraps(function)
-    def method(self: Owner, /, *args: P.args, **kwargs: P.kwargs) -> T:
+    def method(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
         with begin(self) as connection:
             return function(connection, *args, **kwargs)
 

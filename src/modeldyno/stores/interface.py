@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING
 
+from modeldyno.base.errors import RequestError
 from modeldyno.base.job.knob import KnobValue
 
 if TYPE_CHECKING:
@@ -97,36 +99,51 @@ class ConclusionEntry:
         return place_in_list(self.created, self.id)
 
 
-class Store(Protocol):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OldDocument:
+    """A document that nothing refers to."""
+
+    id: str
+    size: int
+    """Bytes that it takes in the store."""
+
+
+class Store(ABC):
     """Keeps Results, Studies and Conclusions; a context manager that closes it.
 
     Each method raises StoreError if the database cannot be read or written, and is unchanged then, or if a
     document is damaged; and RequestError if a prefix names nothing, or several.
     """
 
-    @property
-    def place(self) -> str:
-        """Where it is, for messages; without a password."""
+    place: str
+    """Where it is, for messages; without a password."""
 
     @property
+    @abstractmethod
     def registry(self) -> Registry:
         """The models that are registered in it."""
 
+    @abstractmethod
     def __enter__(self) -> Self:
         """Return the open store."""
 
+    @abstractmethod
     def __exit__(self, *_: object) -> None:
         """Close the store."""
 
+    @abstractmethod
     def put(self, result: Result, *, headline: str) -> None:
         """Store a Result; on return it is on disk. The same id replaces an earlier one, whose tags stay."""
 
+    @abstractmethod
     def get(self, prefix: str) -> Result:
         """Return the Result with this id, or the newest with this tag, or whose id begins with `prefix`."""
 
+    @abstractmethod
     def change_mark(self) -> str:
         """Return a text that is another one after every write of any process; cheap enough to ask often."""
 
+    @abstractmethod
     def find(
         self,
         *,
@@ -143,9 +160,11 @@ class Store(Protocol):
         no stored Result has, as a mistake would otherwise read as an empty list.
         """
 
+    @abstractmethod
     def names(self, *, least: int = 1) -> Sequence[StoredName]:
         """List the names of at least so many Results, the one with the newest Result first."""
 
+    @abstractmethod
     def tag(self, prefix: str, *, add: Sequence[str] = (), remove: Sequence[str] = ()) -> Entry:
         """Add and remove tags; adding an existing tag or removing a missing one changes nothing.
 
@@ -153,15 +172,19 @@ class Store(Protocol):
         too long.
         """
 
+    @abstractmethod
     def remove(self, prefix: str) -> str:
         """Delete a Result and its artifacts; return its id."""
 
+    @abstractmethod
     def expire(self, now: datetime) -> Sequence[str]:
         """Delete the artifacts whose time is over, and return their paths; the Results stay."""
 
+    @abstractmethod
     def put_study(self, study: Study, *, headline: str) -> None:
         """Store a Study, with those of its trials that are not stored yet."""
 
+    @abstractmethod
     def add_trial(self, study: Study, result: Result | None, *, headline: str, brief: str = "") -> None:
         """Store the last trial of a study with its Result atomically; on return they are on disk.
 
@@ -169,24 +192,30 @@ class Store(Protocol):
         `brief` that of the Result. Raises StoreError if another process has continued the study meanwhile.
         """
 
+    @abstractmethod
     def study(self, prefix: str) -> Study:
         """Return the Study whose id begins with `prefix`, or the newest of that name, with ordered trials."""
 
+    @abstractmethod
     def studies(self, *, name: str | None = None, limit: int = 50, before: str = "") -> Sequence[StudyEntry]:
         """List Studies, newest first: all, or those of a name.
 
         `before` is the `mark` of the last one of the page before.
         """
 
+    @abstractmethod
     def remove_study(self, prefix: str) -> str:
         """Delete a Study with its trials, and their Results that have no tag; return its id."""
 
+    @abstractmethod
     def put_conclusion(self, conclusion: Conclusion, *, headline: str) -> None:
         """Store a Conclusion; the same id replaces an earlier one."""
 
+    @abstractmethod
     def conclusion(self, prefix: str) -> Conclusion:
         """Return the Conclusion whose id begins with `prefix`."""
 
+    @abstractmethod
     def conclusions(
         self, *, name: str | None = None, kinds: Sequence[str] = (), limit: int = 50, before: str = ""
     ) -> Sequence[ConclusionEntry]:
@@ -195,63 +224,43 @@ class Store(Protocol):
         `before` is the `mark` of the last one of the page before.
         """
 
+    @abstractmethod
     def remove_conclusion(self, prefix: str) -> str:
         """Delete a Conclusion, but not its Results; return its id."""
 
-
-class OpensStores(Protocol):
-    """What a plugin for stores has; the name of its entry point is the scheme of the URLs that it opens."""
-
-    def open(self, url: str) -> Store:
-        """Open a store. Raises StoreError if that is impossible, RequestError for a wrong URL."""
-
-
-@runtime_checkable
-class KeepsDocuments(Protocol):
-    """A store that keeps Results and Conclusions as they were written."""
+    # What a store need not have
 
     def document(self, identifier: str) -> bytes | None:
-        """Return the JSON of the Result or Conclusion of this id, as written; None if there is none."""
+        """Return the JSON of the Result or Conclusion of this id, as written; None if it is not kept."""
+        return None
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OldDocument:
-    """A document that nothing refers to."""
-
-    id: str
-    size: int
-    """Bytes that it takes in the store."""
-
-
-@runtime_checkable
-class Prunes(Protocol):
-    """A store that removes old documents that nothing refers to."""
+    def head(self, identifier: str) -> Result:
+        """Return the Result of this id; measurements, outline and activity may be left out, for speed."""
+        return self.get(identifier)
 
     def prune(self, before: str, *, keep: int, dry_run: bool = False) -> Sequence[OldDocument]:
         """Remove Results, comparisons, loads and explanations from before a time of UTC; return them.
 
         The `keep` newest of each name and backend stay, and so does what has a tag, belongs to a study, is a
-        figure of a registered model or is attached to one. A dry run removes nothing.
+        figure of a registered model or is attached to one. A dry run removes nothing. By default it raises a
+        RequestError.
         """
-
-
-@runtime_checkable
-class KeepsHeads(Protocol):
-    """A store that gives what a Result is of without what was measured, so that many are read quickly."""
-
-    def head(self, identifier: str) -> Result:
-        """Return the Result of this id without measurements, outline and activity; RequestError if none."""
-
-
-@runtime_checkable
-class KeepsLiveLoads(Protocol):
-    """A store that shows loads to others while they go on.
-
-    A load that was not heard of for ten minutes is forgotten.
-    """
+        raise RequestError(f"The store {self.place} removes documents by name only: modeldyno rm.")
 
     def put_live_load(self, load: LiveLoad) -> None:
-        """Store a load that goes on; the same id replaces it. Raises StoreError if it cannot be written."""
+        """Store a load that goes on, for others to see; the same id replaces it.
+
+        One that was not heard of for ten minutes is forgotten. Raises StoreError if it cannot be written.
+        """
 
     def live_loads(self) -> Sequence[LiveLoad]:
         """Return the loads that go on or ended less than ten minutes ago, the newest first."""
+        return ()
+
+
+class OpensStores(ABC):
+    """What a plugin for stores has; the name of its entry point is the scheme of the URLs that it opens."""
+
+    @abstractmethod
+    def open(self, url: str) -> Store:
+        """Open a store. Raises StoreError if that is impossible, RequestError for a wrong URL."""

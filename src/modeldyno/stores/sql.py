@@ -25,6 +25,7 @@ from modeldyno.stores import live_loads as stored_live_loads
 from modeldyno.stores import series as stored_conclusions
 from modeldyno.stores import studies as stored_studies
 from modeldyno.stores.database import in_transaction
+from modeldyno.stores.interface import Store
 from modeldyno.stores.prune import old_conclusions, old_results
 from modeldyno.stores.rows import after_mark, find_id_by_prefix, insert, storable_text, verified_document
 from modeldyno.stores.schema import ARTIFACTS, ATTACHED, CONCLUSIONS, KEY_LENGTH, RESULTS, TAGS, TRIALS
@@ -81,7 +82,7 @@ def _data_directory() -> Path:
     return (data_home if data_home.is_absolute() else home / ".local" / "share") / "modeldyno"
 
 
-class SqlStore:
+class SqlStore(Store):
     """A store of Results and Studies in a database; see `modeldyno.stores.interface.Store`."""
 
     def __init__(self, opened: Database | LazyDatabase, artifacts: Path) -> None:

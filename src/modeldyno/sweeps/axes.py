@@ -12,7 +12,7 @@ from modeldyno.base.errors import RequestError, UnknownName
 from modeldyno.base.job.input_spec import BATCH, parse_input, symbols_of
 from modeldyno.base.job.knob import BATCH_SIZE, Knob, KnobValue
 from modeldyno.base.result import multi_model
-from modeldyno.engine.interfaces.backend import HOST_AXES, SuggestsAxes
+from modeldyno.engine.interfaces.backend import HOST_AXES
 from modeldyno.profiling.request import SERVER
 from modeldyno.sweeps.point_to_job import BACKEND, canonical_name, knob_of
 from modeldyno.sweeps.schema import AXIS
@@ -56,7 +56,7 @@ def suggested_axes(
     they carry its name.
     """
     plugin = plugins.backend(backend)
-    texts = plugin.space if isinstance(plugin, SuggestsAxes) else ()
+    texts = plugin.space
     suggested = [_typed_axis(parse_axis(text.replace("{cores}", str(cores))), plugin.knobs) for text in texts]
     unused = HOST_AXES if str(settings.get("device", "")).startswith("cuda") else ()
     fixed = {*settings, *unused, *([BATCH_SIZE.name] if any(map(_fixes_batch_size, inputs)) else [])}

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from modeldyno.sweeps.study.study import Study, TrialRequest
 
 
-class Strategy(Protocol):
+class Strategy(ABC):
     """Chooses the next trial of a Study."""
 
     requires: tuple[str, ...]
 
+    @abstractmethod
     def propose(self, study: Study) -> TrialRequest | None:
         """Return what to measure next from `study.space`; None if nothing more can be learned.
 

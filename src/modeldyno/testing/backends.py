@@ -35,7 +35,7 @@ from modeldyno.base import plugins
 from modeldyno.base.errors import RequestError, UnknownName
 from modeldyno.base.job.knob import configure
 from modeldyno.base.system.process_tree import list_process_tree
-from modeldyno.engine.interfaces.session import CanCall, CanSend, HasServerStats
+from modeldyno.engine.interfaces.session import LocalSession, RequestSession
 from modeldyno.serving.loadgen.single_request import send_once
 from modeldyno.testing.loaders import imported_frameworks
 
@@ -52,10 +52,12 @@ _SETTLING_TIME = 0.2
 
 
 @contextmanager
-def open_local_session(backend: Backend, model: Model, config: dict[str, KnobValue]) -> Iterator[CanCall]:
+def open_local_session(
+    backend: Backend, model: Model, config: dict[str, KnobValue]
+) -> Iterator[LocalSession]:
     """Open a session of a local runtime."""
     with backend.open(model, config) as session:
-        assert isinstance(session, CanCall)
+        assert isinstance(session, LocalSession)
         yield session
 
 
@@ -140,7 +142,7 @@ class BackendSuite(DeclaredSuite):
     ) -> None:
         """A prepared call gives the same named numpy arrays each time that it is made."""
         with open_local_session(backend, model, config) as session:
-            assert isinstance(session, CanCall)
+            assert isinstance(session, LocalSession)
             call = session.prepare(self.feed(2))
             first, second = (session.arrays(call()) for _ in range(2))
         assert first
@@ -242,12 +244,12 @@ class ServingSuite(DeclaredSuite):
         feeds = [self.feed(2), {name: array[::-1].copy() for name, array in self.feed(2).items()}]
         local = plugins.backend(self.local)
         with backend.open(model, {**config, "batch_size": 2}) as session:
-            assert isinstance(session, CanSend)
+            assert isinstance(session, RequestSession)
             target = session.target(feeds)
             assert len(target.messages) == len(feeds)
             answers = [session.arrays(send_once(target, number)) for number in range(len(feeds))]
         with local.open(model, configure(local.knobs, {})) as own:
-            assert isinstance(own, CanCall)
+            assert isinstance(own, LocalSession)
             expected = [own.arrays(own.prepare(feed)()) for feed in feeds]
         for answer, right in zip(answers, expected, strict=True):
             assert answer.keys() == right.keys()
@@ -261,7 +263,7 @@ class ServingSuite(DeclaredSuite):
         """However the server gathers requests, each gets the answer to its own payload."""
         feeds = [{name: array * (number + 1) for name, array in self.feed(1).items()} for number in range(8)]
         with backend.open(model, config) as session:
-            assert isinstance(session, CanSend)
+            assert isinstance(session, RequestSession)
             target = session.target(feeds)
             alone = [session.arrays(send_once(target, number)) for number in range(len(feeds))]
             with ThreadPoolExecutor(len(feeds)) as pool:
@@ -277,8 +279,8 @@ class ServingSuite(DeclaredSuite):
     ) -> None:
         """Between two looks there are as many requests as were sent, and their stages took time."""
         with backend.open(model, config) as session:
-            assert isinstance(session, CanSend)
-            if not isinstance(session, HasServerStats):
+            assert isinstance(session, RequestSession)
+            if not session.has_statistics:
                 pytest.skip("this server tells nothing of its work")
             target = session.target([self.feed(1)])
             send_once(target)
@@ -295,7 +297,7 @@ class ServingSuite(DeclaredSuite):
         family: list[int] = []
 
         def break_off(session: object) -> None:
-            assert isinstance(session, CanSend)
+            assert isinstance(session, RequestSession)
             family.extend([] if session.pid is None else list_process_tree(session.pid))
             raise ZeroDivisionError
 
@@ -304,7 +306,7 @@ class ServingSuite(DeclaredSuite):
         assert not any(Path(f"/proc/{pid}").exists() for pid in family)
 
 
-def _settled_counters(session: HasServerStats) -> ServerCounters:
+def _settled_counters(session: RequestSession) -> ServerCounters:
     """Read the counters until they stop changing: a server may count a request after answering it."""
     counters = session.account()
     while True:

@@ -26,13 +26,13 @@ from modeldyno.base import plugins
 from modeldyno.base.errors import RequestError
 from modeldyno.base.job.input_spec import DTYPES, InputSpec
 from modeldyno.engine.interfaces.request_target import Endpoint, Reply, ServerInfo, Target, Transport
-from modeldyno.serving.interfaces.client import Client, CountsWork
 from modeldyno.testing.loaders import imported_frameworks, is_one_sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from modeldyno.models.interface import Feed
+    from modeldyno.serving.interfaces.client import Client
 
 SECRET = "Bearer s3cr3t"
 _DAMAGED = 200
@@ -82,10 +82,9 @@ class ClientSuite:
         assert imported_frameworks("client", self.name) == []
 
     def test_says_what_it_is(self, client: Client) -> None:
-        """A client names its modules and its transport, and tells both of what counts work, or neither."""
+        """A client names its modules and its transport."""
         assert all(isinstance(name, str) for name in client.requires)
         assert client.transport in set(Transport)
-        assert isinstance(client, CountsWork) == hasattr(client, "account")
 
     def test_each_payload_is_a_request(self, client: Client, endpoint: Endpoint) -> None:
         """There is a message for each payload, in their order; unlike payloads have unlike messages."""
@@ -196,9 +195,8 @@ class ClientSuite:
 def _all_requests(client: Client, endpoint: Endpoint, feed: Feed) -> Iterator[Target]:
     """Yield all requests that a client makes."""
     yield client.target([feed], endpoint)
-    yield from filter(None, (client.greeting(endpoint), client.described(endpoint)))
-    if isinstance(client, CountsWork):
-        yield client.statistics(endpoint)
+    others = (client.greeting(endpoint), client.described(endpoint), client.statistics(endpoint))
+    yield from filter(None, others)
 
 
 def _parse_request(message: bytes) -> tuple[str, dict[str, str], bytes]:

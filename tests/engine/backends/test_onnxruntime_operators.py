@@ -14,7 +14,7 @@ from modeldyno.base.job.knob import configure
 from modeldyno.base.job.model_ref import ModelRef
 from modeldyno.base.result.trace_data import EventKind
 from modeldyno.engine.backends.onnxruntime import backend, operators
-from modeldyno.engine.interfaces.session import HasFlow, HasOperators
+from modeldyno.engine.interfaces.session import HasOperators, LocalSession
 from modeldyno.models.loaders import onnx as loader
 
 if TYPE_CHECKING:
@@ -34,7 +34,8 @@ def watched(folder: Path, calls: int, trace: Path | None = None, **settings: Any
     config = configure(backend.knobs, {"graph_optimization": "disable", **settings})
     with backend.open(model, config) as session:
         assert isinstance(session, HasOperators)
-        assert not isinstance(session, HasFlow)
+        assert isinstance(session, LocalSession)
+        assert session.flow(FEED) is None
         return session.operators(FEED, calls, trace)
 
 

@@ -13,7 +13,7 @@ from modeldyno.base.errors import MissingExtra, RequestError, ServerFailed
 from modeldyno.base.job.knob import KnobValue, configure
 from modeldyno.base.job.model_ref import ModelIdentity
 from modeldyno.engine.interfaces.server_stats import ServerCounters
-from modeldyno.engine.interfaces.session import CanSend, HasServerStats
+from modeldyno.engine.interfaces.session import RequestSession
 from modeldyno.models.interface import Form, Model
 from modeldyno.serving.backends import openai
 from modeldyno.serving.loadgen.single_request import send_once
@@ -74,8 +74,8 @@ def test_a_command_is_told_where_to_listen_and_what_to_load(script: str, tmp_pat
     """The placeholders are filled in; requests go to the port, and name the model as the command does."""
     configuration = config({"command": f"{script} no {{port}} {{model}}", "max_tokens": 7})
     with openai.open(llama(str(tmp_path)), configuration) as session:
-        assert isinstance(session, CanSend)
-        assert not isinstance(session, HasServerStats)
+        assert isinstance(session, RequestSession)
+        assert not session.has_statistics
         assert session.control.text("GET", "/model") == str(tmp_path)
         target = session.target([{"prompt": np.array(["hello"], dtype=object)}])
         assert target.port == session.server.ports["http"]  # type: ignore[union-attr]
@@ -98,13 +98,13 @@ def test_the_cache_of_models_is_there(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_the_metrics_of_vllm_are_an_account(script: str) -> None:
     """A server that tells of its work in vLLM's way has an account."""
     with openai.open(llama(), config({"command": f"{script} yes {{port}} {{model}}"})) as session:
-        assert isinstance(session, HasServerStats)
+        assert session.has_statistics
         assert session.account() == ServerCounters(requests=3, queue=1.5)
 
 
 def test_requests_are_text(script: str) -> None:
     """What is sent is a prompt, whatever the model's own inputs are."""
-    (spec,) = openai.inputs(llama(), config({"command": f"{script} no {{port}}"}))
+    (spec,) = openai.inputs(config({"command": f"{script} no {{port}}"}))
     assert (spec.name, spec.dtype) == ("prompt", "string")
 
 
@@ -162,7 +162,7 @@ def test_a_tiny_llama_behind_transformers_serve(tmp_path: Path) -> None:
     model = Model(identity=identity, form=Form.TORCH, value=module, inputs=())
     backend = plugins.backend("openai")
     with backend.open(model, config({"max_tokens": 8})) as session:
-        assert isinstance(session, CanSend)
+        assert isinstance(session, RequestSession)
         target = session.target([{"prompt": np.array(["a few words"], dtype=object)}])
         reply = send_once(target)
         assert reply.status == 200

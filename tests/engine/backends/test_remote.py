@@ -17,7 +17,7 @@ from modeldyno.base.job.knob import configure
 from modeldyno.base.job.model_ref import ModelIdentity
 from modeldyno.engine.interfaces.request_target import Endpoint
 from modeldyno.engine.interfaces.server_stats import ServerCounters
-from modeldyno.engine.interfaces.session import CanCall, CanSend, HasServerStats
+from modeldyno.engine.interfaces.session import LocalSession, RequestSession
 from modeldyno.models.interface import Form, Model
 from modeldyno.profiling.resolve_model import resolve_reference
 from modeldyno.serving.backends import remote
@@ -62,8 +62,8 @@ def session(model: Model, **settings: Any) -> Iterator[Any]:
     config = configure(remote.knobs, settings)
     remote.check(config)
     with remote.open(model, config) as opened:
-        assert isinstance(opened, CanSend)
-        assert not isinstance(opened, CanCall)
+        assert isinstance(opened, RequestSession)
+        assert not isinstance(opened, LocalSession)
         assert opened.pid != os.getpid()
         yield opened
 
@@ -222,7 +222,7 @@ class TestAccount:
         """The counters of a server grow by what was sent between two looks, and by no more."""
         with session(at(server, "#echo")) as opened:
             target, counting = opened.target([FEED]), opened
-            assert isinstance(counting, HasServerStats)
+            assert counting.has_statistics
             before = counting.account()
             for _ in range(3):
                 send_once(target)
@@ -235,7 +235,7 @@ class TestAccount:
         """Protocols without statistics, and servers that refuse them, have no account."""
         for model in (at(server, "#echo,protocol=torchserve"), elsewhere("kserve-http")):
             with session(model) as opened:
-                assert not isinstance(opened, HasServerStats)
+                assert not opened.has_statistics
 
     def test_an_account_that_fails_later_is_an_os_error(self) -> None:
         """A server that is gone by the time of the second look is an OSError, as for any lost connection."""

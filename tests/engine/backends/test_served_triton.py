@@ -25,8 +25,9 @@ from modeldyno.base.job.knob import KnobValue, configure
 from modeldyno.base.job.model_ref import ModelRef
 from modeldyno.engine.interfaces.request_target import Transport
 from modeldyno.engine.interfaces.server_stats import ServerCounters
-from modeldyno.engine.interfaces.session import CanSend, HasServerStats, TracesRequests
+from modeldyno.engine.interfaces.session import RequestSession
 from modeldyno.serving.backends import base, triton
+from modeldyno.serving.backends.base import SessionWithStats
 from modeldyno.serving.backends.triton import InProcessSession
 from modeldyno.serving.loadgen.single_request import send_once
 from modeldyno.serving.servers import triton as engine
@@ -94,7 +95,9 @@ class TestDeclared(DeclaredSuite):
 def test_a_session_of_a_server_of_ours(program: str) -> None:
     """The session sends by the protocol asked for, and reads the server's counters and version."""
     with opened({"program": program, "protocol": "grpc", "batch_size": 2}) as session:
-        assert all(isinstance(session, able) for able in (CanSend, HasServerStats))
+        assert isinstance(session, SessionWithStats)
+        assert session.server is not None
+        assert session.has_statistics
         target = session.target([{"image": np.zeros((2, 1, 8, 8), "float32")}] * 3)
         assert (target.protocol, target.transport, len(target.messages)) == ("kserve-grpc", Transport.GRPC, 3)
         assert target.port == session.server.ports["grpc"]
@@ -178,7 +181,7 @@ def test_requests_are_traced_if_that_is_asked_for(program: str) -> None:
         assert not session.target(feeds).numbered
     with opened({"program": program, "request_trace": True}) as session:
         assert session.target(feeds).numbered
-        assert isinstance(session, TracesRequests)
+        assert isinstance(session, RequestSession)
         assert session.trace is not None
         session.trace.begin(3)
         session.trace.end()

@@ -262,7 +262,7 @@ def test_a_model_of_a_repository_is_copied_beside_its_configuration(tmp_path: Pa
         entry = tmp_path / "out" / name
         entry.mkdir(parents=True)
         (entry / "config.pbtxt").write_text(f'name: "{name}"')
-        plugins.backend("triton").deploy(model, f'name: "{name}"', entry)  # type: ignore[attr-defined]
+        plugins.backend("triton").deploy(model, f'name: "{name}"', entry)
         assert (entry / "config.pbtxt").read_text() == f'name: "{name}"'
     assert (tmp_path / "out" / "both_3" / "1").is_dir()
     copied = tmp_path / "out" / "double_3" / "1" / "model.py"
@@ -270,10 +270,10 @@ def test_a_model_of_a_repository_is_copied_beside_its_configuration(tmp_path: Pa
     assert copied.read_text() == original.read_text()
     assert not copied.samefile(original)
     called = tmp_path / "out" / "other_default"  # a model that is only called by code
-    plugins.backend("triton").deploy(model, "", called)  # type: ignore[attr-defined]
+    plugins.backend("triton").deploy(model, "", called)
     assert (called / "1" / "model.py").is_file()
     with pytest.raises(RequestError, match="'elsewhere' is not named after a model of the repository"):
-        plugins.backend("triton").deploy(model, "", tmp_path / "elsewhere")  # type: ignore[attr-defined]
+        plugins.backend("triton").deploy(model, "", tmp_path / "elsewhere")
 
 
 def test_a_directory_that_may_be_either_of_two_models_is_refused(tmp_path: Path) -> None:
@@ -283,7 +283,7 @@ def test_a_directory_that_may_be_either_of_two_models_is_refused(tmp_path: Path)
     with pytest.raises(
         RequestError, match="'other_1' may be the model 'other_1' or a configuration of 'other'"
     ):
-        plugins.backend("triton").deploy(loaded(folder, "other"), "", tmp_path / "other_1")  # type: ignore[attr-defined]
+        plugins.backend("triton").deploy(loaded(folder, "other"), "", tmp_path / "other_1")
 
 
 @pytest.mark.parametrize("backend_line", ['backend: "tensorrt"', 'platform: "tensorrt_plan"'])

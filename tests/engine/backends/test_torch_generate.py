@@ -97,7 +97,7 @@ def read(module: Any) -> dict[str, Any]:
 
 
 @contextmanager
-def session(module: Any, **settings: Any) -> Iterator[backend.Session]:
+def session(module: Any, **settings: Any) -> Iterator[backend.TorchSession]:
     """Open a live module."""
     ref = objects.offer(module)
     try:

@@ -22,7 +22,7 @@ from modeldyno.base.job.knob import configure
 from modeldyno.base.result.trace_data import EventKind
 from modeldyno.engine.backends.torch import backend, dataflow, module_ranges
 from modeldyno.engine.backends.torch import operators as torch_operators
-from modeldyno.engine.interfaces.session import HasFlow, HasOperators
+from modeldyno.engine.interfaces.session import HasOperators, LocalSession
 from modeldyno.engine.trace.redundant_ops import find_redundant_ops
 from modeldyno.models.loaders import live_object as objects
 
@@ -197,7 +197,7 @@ class TestOperators:
         feed = {"x": torch.ones(3, 4).numpy()}
         with backend.open(model, configure(backend.knobs, {"device": "cpu"})) as session:
             assert isinstance(session, HasOperators)
-            assert isinstance(session, HasFlow)
+            assert isinstance(session, LocalSession)
             calls, flow = session.operators(feed, 2, None), session.flow(feed)
 
         assert "aten::addmm" in names(calls, "block.fc")

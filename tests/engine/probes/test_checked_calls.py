@@ -13,6 +13,7 @@ from modeldyno.base.metrics.call_checks import FEWEST
 from modeldyno.base.metrics.doubt import Doubt
 from modeldyno.base.metrics.measurement_plan import Plan
 from modeldyno.engine.interfaces.probe import ProbeContext
+from modeldyno.engine.interfaces.session import LocalSession
 from modeldyno.engine.probes import checked_calls, latency
 from modeldyno.engine.probes.checked_calls import ROUNDS, CheckedCalls
 from modeldyno.models.load_stages import WatchStage
@@ -40,7 +41,7 @@ class Clock:
         return round(self.now * 1e9)
 
 
-class Direct:
+class Direct(LocalSession):
     """A session that hands arrays to a function, and counts its calls."""
 
     def __init__(self, function: Callable[[Any], Any]) -> None:

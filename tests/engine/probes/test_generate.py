@@ -16,7 +16,7 @@ from modeldyno.base.metrics.measurement_plan import Plan
 from modeldyno.base.result.result import Progressed
 from modeldyno.engine.interfaces import probe as probe_interfaces
 from modeldyno.engine.interfaces.probe import ProbeContext
-from modeldyno.engine.interfaces.session import CanGenerate
+from modeldyno.engine.interfaces.session import CanGenerate, LocalSession
 from modeldyno.engine.probes import generate
 from modeldyno.models.interface import Feed
 from modeldyno.testing.fakes import a_model
@@ -78,7 +78,7 @@ class Script:
 
 
 @dataclass
-class Session:
+class Session(LocalSession):
     """Hands out scripts, and refuses prompts of more than a hundred tokens."""
 
     clock: Clock = field(default_factory=Clock)

@@ -19,7 +19,7 @@ from modeldyno.base.metrics.measurement_plan import Plan
 from modeldyno.base.result.trace_data import Span, TraceReport
 from modeldyno.engine.environment import peaks
 from modeldyno.engine.interfaces.probe import ProbeContext
-from modeldyno.engine.interfaces.session import HasLayers, Layers
+from modeldyno.engine.interfaces.session import HasLayers, Layers, LocalSession
 from modeldyno.engine.probes import layers
 from modeldyno.engine.runtime.engine import run
 from modeldyno.engine.trace.layer_times import HookOverhead
@@ -39,7 +39,7 @@ UNSEEN = Doubt(code="unseen-layers", seen="one is compiled", advice="watch the e
 
 
 @dataclass
-class Watchable:
+class Watchable(LocalSession):
     """A session whose calls take a millisecond and tell of spans in which all that time is `inner`."""
 
     inside: float = 0.0

@@ -21,6 +21,7 @@ from modeldyno.base.result.result import Failure, SecondPassed
 from modeldyno.engine.interfaces.probe import ProbeContext
 from modeldyno.engine.interfaces.request_target import Target, Transport
 from modeldyno.engine.interfaces.server_stats import RequestStamps, ServerCounters
+from modeldyno.engine.interfaces.session import RequestSession
 from modeldyno.serving.load.request_log import COLUMNS, Records, empty_records
 from modeldyno.serving.loadgen.running_load import DriverUsage, LoadEnd, LoadProgress
 from modeldyno.serving.probes import load as probe
@@ -38,7 +39,7 @@ OPEN = Arrivals.CONSTANT
 
 
 @dataclass(slots=True, kw_only=True)
-class World:
+class World(RequestSession):
     """A server that takes 2 ms for each request, its driver, and the clock that waiting moves."""
 
     rate: int = 200

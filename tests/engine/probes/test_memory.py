@@ -17,7 +17,7 @@ from modeldyno.base.result.result import Progressed
 from modeldyno.base.result.static_data import MemoryItem
 from modeldyno.base.result.trace_data import TraceReport
 from modeldyno.engine.interfaces.probe import ProbeContext
-from modeldyno.engine.interfaces.session import CanCall, CanTrain, HasMemory
+from modeldyno.engine.interfaces.session import CanTrain, HasMemory, LocalSession
 from modeldyno.engine.probes import memory
 from modeldyno.engine.trace.allocations import AllocationEvent, AllocationRecord, CategorizedMemory
 from modeldyno.engine.trace.memory_category import Category
@@ -35,7 +35,7 @@ STATE = MemoryItem(scope="fc", role=Category.OPTIMIZER, bytes=16)
 
 
 @dataclass
-class Plain:
+class Plain(LocalSession):
     """A session that only calls."""
 
     def prepare(self, feed: Feed) -> Callable[[], Any]:
@@ -105,7 +105,7 @@ class Trained(Watched):
         return self.calls[-1]
 
 
-def measured(session: CanCall, **more: Any) -> list[Any]:
+def measured(session: LocalSession, **more: Any) -> list[Any]:
     subject = ProbeContext(model=a_model(), session=session, feeds=(FEED,), calls=(lambda: None,), **more)
     return list(memory.measure(subject, PLAN))
 
@@ -181,7 +181,7 @@ def test_a_training_step_has_peaks_by_stage_and_its_state() -> None:
 
 
 @pytest.mark.parametrize(("session", "mode"), [(Plain(), Mode.INFERENCE), (Watched(), Mode.TRAIN)])
-def test_a_backend_that_tells_nothing_leaves_the_process(session: CanCall, mode: Mode) -> None:
+def test_a_backend_that_tells_nothing_leaves_the_process(session: LocalSession, mode: Mode) -> None:
     """It is said so, and no number is made up."""
     (doubt,) = measured(session, inspection=StaticOptions(mode=mode))
     assert doubt.code == "process-memory-only"

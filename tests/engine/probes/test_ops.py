@@ -17,6 +17,7 @@ from modeldyno.base.metrics.measurement_plan import Plan
 from modeldyno.base.result.result import Artifact
 from modeldyno.base.result.trace_data import RedundancyKind, TraceReport
 from modeldyno.engine.interfaces.probe import ProbeContext
+from modeldyno.engine.interfaces.session import LocalSession
 from modeldyno.engine.probes import ops
 from modeldyno.engine.trace.dataflow import DataFlow, FlowStep, TensorView
 from modeldyno.engine.trace.op_events import Occurrence, WatchedCalls
@@ -42,7 +43,7 @@ CLONED = DataFlow(
 
 
 @dataclass
-class Session:
+class Session(LocalSession):
     """Each of its calls takes two seconds, and runs as many operators as it is told."""
 
     events: int = 3
@@ -51,6 +52,10 @@ class Session:
     requests: list[tuple[int, Path | None]] = field(default_factory=list)
 
     def prepare(self, feed: Feed) -> Any:
+        """Not used."""
+        raise NotImplementedError
+
+    def arrays(self, output: Any) -> Any:
         """Not used."""
         raise NotImplementedError
 

@@ -14,6 +14,7 @@ from modeldyno.base.metrics.measurement_plan import Plan
 from modeldyno.base.result.result import Artifact
 from modeldyno.engine.data.outputs import load_call
 from modeldyno.engine.interfaces.probe import ProbeContext
+from modeldyno.engine.interfaces.session import LocalSession
 from modeldyno.engine.probes import outputs
 from modeldyno.testing.fakes import a_model
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 GIVEN = np.arange(8, dtype=np.float32).reshape(2, 4)
 
 
-class Doubling:
+class Doubling(LocalSession):
     """A session of a model that doubles."""
 
     def prepare(self, feed: dict[str, Any]) -> Any:

@@ -15,6 +15,7 @@ from modeldyno.base.metrics.measurement_plan import Plan
 from modeldyno.base.metrics.metric import END_TO_END, CallStage
 from modeldyno.engine.interfaces import probe as probe_interfaces
 from modeldyno.engine.interfaces.probe import ProbeContext
+from modeldyno.engine.interfaces.session import LocalSession
 from modeldyno.engine.probes import stages
 from modeldyno.testing.fakes import a_model
 from modeldyno.testing.known_latency import KnownLatency
@@ -36,7 +37,7 @@ SECONDS = {
 
 
 @dataclass
-class Pipeline:
+class Pipeline(LocalSession):
     """A session and the user's functions, each of which takes its known time; slow at first."""
 
     now: float = 0.0

@@ -15,7 +15,7 @@ from modeldyno.base.metrics.measurement_plan import Plan
 from modeldyno.base.result.result import Progressed
 from modeldyno.engine.interfaces import probe as probe_interfaces
 from modeldyno.engine.interfaces.probe import ProbeContext
-from modeldyno.engine.interfaces.session import CanTrain
+from modeldyno.engine.interfaces.session import CanTrain, LocalSession
 from modeldyno.engine.probes import training
 from modeldyno.testing.fakes import a_model
 from modeldyno.testing.known_latency import KnownLatency
@@ -32,7 +32,7 @@ STAGES = {"forward": 1.0, "backward": 2.0, "optimizer": 0.5}
 
 
 @dataclass
-class Trainer:
+class Trainer(LocalSession):
     """Steps of three and a half seconds and a half second between the stages; slow at first."""
 
     spin: KnownLatency | None = None

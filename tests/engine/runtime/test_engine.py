@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support import faulty_models
+from tests.support.stand_ins import use_plugin
 
 from modeldyno.base import codec, plugins
 from modeldyno.base.errors import RequestError, ServerFailed, Unloadable
@@ -25,6 +26,7 @@ from modeldyno.base.job.static_options import StaticOptions
 from modeldyno.base.metrics.doubt import Doubt
 from modeldyno.base.metrics.measurement import Distribution, Measurement, observed_number
 from modeldyno.base.metrics.measurement_plan import Plan
+from modeldyno.base.plugins.contract import complete
 from modeldyno.base.result.result import FailureKind, Result
 from modeldyno.engine.data import outputs
 from modeldyno.engine.interfaces.probe import Pass, ProbeContext
@@ -116,14 +118,14 @@ def test_run_measures_load_time_first_call_and_the_memory_baseline_itself(
 
 def looking(model: Model) -> SimpleNamespace:
     """Return a loader that only inspects."""
-    return SimpleNamespace(requires=(), tools=(), load=None, look=lambda *_, **__: model)
+    return SimpleNamespace(requires=(), backend="python", load=None, look=lambda *_, **__: model)
 
 
 def test_a_static_run_opens_no_session(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a probe that calls, the backend is not opened and nothing is called."""
     called: list[object] = []
     loader = looking(a_model(value=called.append))
-    monkeypatch.setattr(plugins, "loader", lambda _name: loader)
+    use_plugin(monkeypatch, "loader", loader)
     result = run(job("modeldyno.testing.known_latency:steady", probes=("static",)))
 
     assert called == []
@@ -140,7 +142,7 @@ def test_an_analysis_of_what_ran_otherwise_is_doubted(monkeypatch: pytest.Monkey
     @contextmanager
     def converting(model: Model, config: Mapping[str, KnobValue]) -> Iterator[object]:
         with real(model, config) as session:
-            session.converted = "bf16"  # type: ignore[union-attr]  # as torch's sessions have
+            session.converted = "bf16"  # type: ignore[misc]  # as torch's sessions have
             yield session
 
     monkeypatch.setattr(backend, "open", converting)
@@ -168,7 +170,7 @@ def test_inline_says_that_it_is_not_isolated(monkeypatch: pytest.MonkeyPatch) ->
         d.code for d in run_inline(job("modeldyno.testing.known_latency:steady")).doubts
     }
     loader = looking(a_model())
-    monkeypatch.setattr(plugins, "loader", lambda _name: loader)
+    use_plugin(monkeypatch, "loader", loader)
     result = run_inline(job("modeldyno.testing.known_latency:steady", probes=("static",)))
 
     assert (result["parameters"], result.doubts) == (6, ())
@@ -471,9 +473,9 @@ class Glass(Bench):
 def look_at(bench: Bench, monkeypatch: pytest.MonkeyPatch, **changes: object) -> Result:
     """Run a Job whose only probe is static; its backend needs a package that is not installed."""
     absent = SimpleNamespace(requires=("no_such_package",), knobs=(), accepts=frozenset())
-    monkeypatch.setattr(plugins, "loader", lambda _name: bench)
-    monkeypatch.setattr(plugins, "probe", lambda _name: bench)
-    monkeypatch.setattr(plugins, "backend", lambda _name: absent)
+    use_plugin(monkeypatch, "loader", bench)
+    use_plugin(monkeypatch, "probe", bench)
+    use_plugin(monkeypatch, "backend", absent)
     return run(job("fake", probes=("static",), **changes))
 
 
@@ -516,8 +518,8 @@ def test_a_probe_is_told_what_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> 
 def test_an_interrupted_look_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """A static run that was interrupted gets the doubt."""
     bench = Bench()
-    monkeypatch.setattr(plugins, "loader", lambda _name: bench)
-    monkeypatch.setattr(plugins, "probe", lambda _name: bench)
+    use_plugin(monkeypatch, "loader", bench)
+    use_plugin(monkeypatch, "probe", bench)
     result = run(job("fake", probes=("static",)), interrupted=lambda: True)
 
     assert "interrupted" in {d.code for d in result.doubts}
@@ -554,8 +556,8 @@ def test_many_measurements_of_a_probe_are_passed_on_at_once(monkeypatch: pytest.
         return replace(value, **changes)  # type: ignore[type-var]
 
     monkeypatch.setattr(engine, "replace", counting)
-    monkeypatch.setattr(plugins, "loader", lambda _name: bench)
-    monkeypatch.setattr(plugins, "probe", lambda _name: bench)
+    use_plugin(monkeypatch, "loader", bench)
+    use_plugin(monkeypatch, "probe", bench)
     run(job("fake", probes=("static", "again")))
 
     assert [len(subject.known) for subject in bench.subjects] == [0, 500]
@@ -565,7 +567,8 @@ def test_many_measurements_of_a_probe_are_passed_on_at_once(monkeypatch: pytest.
 def test_a_late_refusal_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Earlier measurements are kept when a probe refuses; without any, the request is wrong."""
     real_probe = plugins.probe
-    monkeypatch.setattr(plugins, "probe", lambda name: Refusing() if name == "refusing" else real_probe(name))
+    refusing = complete("probe", Refusing())
+    monkeypatch.setattr(plugins, "probe", lambda name: refusing if name == "refusing" else real_probe(name))
 
     result = run(job("modeldyno.testing.known_latency:steady", probes=("latency", "refusing")))
 
@@ -584,15 +587,12 @@ def test_what_a_session_was_told_is_kept_with_its_text(monkeypatch: pytest.Monke
     @contextmanager
     def open_session(model: Model, config: Mapping[str, KnobValue]) -> Iterator[object]:
         with real.open(model, config) as session:
-            yield SimpleNamespace(
-                prepare=session.prepare,  # type: ignore[union-attr]
-                arrays=session.arrays,
-                files=(("config.pbtxt", 'name: "m"\n'),),
-            )
+            session.files = (("config.pbtxt", 'name: "m"\n'),)  # type: ignore[misc]
+            yield session
 
     parts = ("requires", "accepts", "knobs", "check")
     fake = SimpleNamespace(open=open_session, **{part: getattr(real, part) for part in parts})
-    monkeypatch.setattr(plugins, "backend", lambda _name: fake)
+    use_plugin(monkeypatch, "backend", fake)
     result = run(job("modeldyno.testing.known_latency:steady"))
 
     assert result.failures == ()

@@ -229,7 +229,7 @@ def test_outputs_that_contain_themselves_or_have_no_end_are_taken_apart_as_far_a
 
 def test_what_numpy_would_take_apart_without_an_end_is_no_array() -> None:
     """A sequence of another kind may claim any length."""
-    from modeldyno.engine.backends.python import Session
+    from modeldyno.engine.backends.python import PythonSession
 
     class Lying:
         def __len__(self) -> int:
@@ -238,7 +238,7 @@ def test_what_numpy_would_take_apart_without_an_end_is_no_array() -> None:
         def __getitem__(self, place: int) -> Any:
             return self
 
-    assert Session(print).arrays([Lying(), deque([1.0]), 2.0]).keys() == {"output_2"}
+    assert PythonSession(print).arrays([Lying(), deque([1.0]), 2.0]).keys() == {"output_2"}
 
 
 @pytest.mark.parametrize(

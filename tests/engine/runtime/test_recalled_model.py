@@ -6,8 +6,8 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.stand_ins import use_plugin
 
-from modeldyno.base import plugins
 from modeldyno.base.errors import RequestError
 from modeldyno.base.job.job import Job
 from modeldyno.base.job.model_ref import ModelRef
@@ -29,14 +29,14 @@ class _Place:
         self.lacks_torch = False
         self.model = replace(a_model(), form="torch")
         loader = SimpleNamespace(
-            requires=(), tools=(), backend="torch", load=self._load, source_digest=lambda _ref: self.source
+            requires=(), backend="torch", load=self._load, source_digest=lambda _ref: self.source
         )
         server = SimpleNamespace(
-            requires=(), accepts={"torch"}, serves=True, open=self._open, recall=self._recall,
+            requires=(), accepts={"torch"}, serves=True, open=self._open, recalls=True, recall=self._recall,
             check_torch=self._check_torch,
         )  # fmt: skip
-        monkeypatch.setattr(plugins, "loader", lambda _name: loader)
-        monkeypatch.setattr(plugins, "backend", lambda _name: server)
+        use_plugin(monkeypatch, "loader", loader)
+        use_plugin(monkeypatch, "backend", server)
 
     def _load(self, _ref: ModelRef, **_options: Any) -> Model:
         self.loads += 1

@@ -59,7 +59,7 @@ def open(model, config):
             host="127.0.0.1", port=server.ports["http"], model="echo", protocol="kserve-http",
             options={"binary": False},
         )
-        return base.Session(
+        return base.ServerSession(
             client=plugins.client("kserve-http"), endpoint=place, control=control, server=server,
             pid=server.pid, software={},
         )

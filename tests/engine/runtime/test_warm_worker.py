@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from tests.support.stand_ins import use_plugin
 
-from modeldyno.base import plugins
 from modeldyno.base.errors import RequestError
 from modeldyno.base.job.input_spec import parse_input
 from modeldyno.base.job.job import Job
@@ -23,7 +23,7 @@ from modeldyno.base.system.process_tree import list_process_tree, tree_memory
 from modeldyno.engine.environment import machine
 from modeldyno.engine.interfaces.probe import Pass
 from modeldyno.engine.interfaces.request_target import Target, Transport
-from modeldyno.engine.interfaces.session import CanSend
+from modeldyno.engine.interfaces.session import RequestSession
 from modeldyno.engine.runtime import engine as runtime_engine
 from modeldyno.engine.runtime import session_setup, warm_worker
 from modeldyno.engine.runtime.child_process import subprocess_executor
@@ -205,7 +205,7 @@ def test_an_interruption_is_told(model: Path) -> None:
 
 
 @dataclass
-class Served:
+class Served(RequestSession):
     """A backend whose session is a server's, and a probe that sends to it; both record what happens."""
 
     read: int = 0
@@ -217,7 +217,7 @@ class Served:
     accepts: frozenset[str] = frozenset({Form.CALLABLE})
     serves: bool = True
     pid: int | None = None
-    needs: type = CanSend
+    needs: type = RequestSession
     pass_: Pass = Pass.TIMED
 
     @contextmanager
@@ -256,10 +256,10 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Served:
         fake.read += 1
         return a_model()
 
-    loader = SimpleNamespace(backend=Form.CALLABLE, requires=(), tools=(), load=load)
-    monkeypatch.setattr(plugins, "loader", lambda _name: loader)
-    monkeypatch.setattr(plugins, "backend", lambda _name: fake)
-    monkeypatch.setattr(plugins, "probe", lambda _name: fake)
+    loader = SimpleNamespace(backend=Form.CALLABLE, requires=(), load=load)
+    use_plugin(monkeypatch, "loader", loader)
+    use_plugin(monkeypatch, "backend", fake)
+    use_plugin(monkeypatch, "probe", fake)
     monkeypatch.setattr(
         session_setup, "_prepare_calls", lambda _session, _payload, _patience: iter((lambda: None,))
     )

@@ -17,7 +17,7 @@ from modeldyno.base import plugins
 from modeldyno.base.errors import RequestError, TrustRequired
 from modeldyno.base.job.knob import configure
 from modeldyno.base.job.model_ref import ModelRef
-from modeldyno.engine.interfaces.session import CanCall
+from modeldyno.engine.interfaces.session import LocalSession
 from modeldyno.models.loaders import estimator, live_object
 from modeldyno.models.static.weights import weight_measurements
 from modeldyno.testing.loaders import LoaderSuite
@@ -77,7 +77,7 @@ def live(value: Any, example: Any = None) -> Model:
 def called(model: Model, rows: Any) -> Any:
     backend = plugins.backend("python")
     with backend.open(model, configure(backend.knobs, {})) as session:
-        assert isinstance(session, CanCall)
+        assert isinstance(session, LocalSession)
         return session.arrays(session.prepare({model.inputs[0].name: rows})())["output"]
 
 

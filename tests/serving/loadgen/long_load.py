@@ -24,6 +24,7 @@ from modeldyno.base.metrics.measurement_plan import Plan
 from modeldyno.base.result.request_outcome import RequestOutcome
 from modeldyno.engine.interfaces.probe import ProbeContext
 from modeldyno.engine.interfaces.request_target import Target, Transport
+from modeldyno.engine.interfaces.session import RequestSession
 from modeldyno.serving.load.request_log import COLUMNS, Records, empty_records, join_records
 from modeldyno.serving.loadgen import driver_pool
 from modeldyno.serving.loadgen.running_load import LoadEnd, LoadProgress
@@ -78,7 +79,7 @@ class Stream:
         return LoadEnd(records=empty_records(), replies=(), usages=())
 
 
-class Session:
+class Session(RequestSession):
     """A server that nobody asks."""
 
     pid = None

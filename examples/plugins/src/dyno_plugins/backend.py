@@ -6,18 +6,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from modeldyno.plugin import BATCH_SIZE, Feed, Form, Knob, KnobValue, Model
-
-requires: tuple[str, ...] = ("numpy",)
-accepts = frozenset({Form.CALLABLE})
-knobs = (
-    BATCH_SIZE,
-    Knob(name="times", kind=int, default=1, low=1, sentence="Runs of the model in one call."),
-)
-space = ("times=1,2,4",)
+from modeldyno.plugin import BATCH_SIZE, Backend, Feed, Form, Knob, KnobValue, LocalSession, Model
 
 
-class Session:
+class RepeatedSession(LocalSession):
     """A function that is ready to be called."""
 
     def __init__(self, function: Callable[..., Any], times: int) -> None:
@@ -41,11 +33,21 @@ class Session:
         return {"y": np.asarray(output)}
 
 
-def check(config: Mapping[str, KnobValue]) -> None:
-    """Accept every configuration: no knob excludes another."""
+class RepeatedCalls(Backend):
+    """Calls a function several times where others call it once."""
 
+    requires: tuple[str, ...] = ("numpy",)
+    accepts = frozenset({Form.CALLABLE})
+    knobs = (
+        BATCH_SIZE,
+        Knob(name="times", kind=int, default=1, low=1, sentence="Runs of the model in one call."),
+    )
+    space = ("times=1,2,4",)
 
-@contextmanager
-def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:
-    """Open a session; what it has to close stands after the yield."""
-    yield Session(model.value, int(config["times"] or 1))
+    def check(self, config: Mapping[str, KnobValue]) -> None:
+        """Accept every configuration: no knob excludes another."""
+
+    @contextmanager
+    def open(self, model: Model, config: Mapping[str, KnobValue]) -> Iterator[RepeatedSession]:
+        """Open a session; what it has to close stands after the yield."""
+        yield RepeatedSession(model.value, int(config["times"] or 1))

@@ -9,6 +9,7 @@ from modeldyno.plugin import (
     ForeignFile,
     ForeignLoad,
     ForeignRequest,
+    Importer,
     Load,
     RequestOutcome,
     definition_doubt,
@@ -19,25 +20,27 @@ NANO = 1e9
 SUCCESS = range(200, 300)
 
 
-def claims(file: ForeignFile) -> bool:
-    """Recognise the file by its first line."""
-    return file.text.lstrip().startswith(COLUMNS)
+class HeyImporter(Importer):
+    """Reads what ``hey`` writes."""
 
+    def claims(self, file: ForeignFile) -> bool:
+        """Recognise the file by its first line."""
+        return file.text.lstrip().startswith(COLUMNS)
 
-def read(file: ForeignFile) -> Iterator[ForeignLoad]:
-    """Yield the load; a damaged line may raise any error."""
-    requests = tuple(map(_request, csv.DictReader(file.text.lstrip().splitlines())))
-    yield ForeignLoad(
-        tool="hey",
-        load=Load(concurrency=_most_at_once(requests)),
-        requests=requests,
-        gaps=(
-            definition_doubt(
-                "latency",
-                "hey does not say with how many workers it sent; the most at the same time are taken",
+    def read(self, file: ForeignFile) -> Iterator[ForeignLoad]:
+        """Yield the load; a damaged line may raise any error."""
+        requests = tuple(map(_request, csv.DictReader(file.text.lstrip().splitlines())))
+        yield ForeignLoad(
+            tool="hey",
+            load=Load(concurrency=_most_at_once(requests)),
+            requests=requests,
+            gaps=(
+                definition_doubt(
+                    "latency",
+                    "hey does not say with how many workers it sent; the most at the same time are taken",
+                ),
             ),
-        ),
-    )
+        )
 
 
 def _request(row: dict[str, str]) -> ForeignRequest:

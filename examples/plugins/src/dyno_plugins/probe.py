@@ -8,19 +8,16 @@ from time import perf_counter
 
 from modeldyno.plugin import (
     Better,
-    CanCall,
     Doubt,
+    LocalSession,
     Measurement,
     MetricRow,
     Pass,
     Plan,
+    Probe,
     ProbeContext,
     observed_number,
 )
-
-needs = CanCall
-pass_ = Pass.SECOND
-metrics = ("call_evenness",)
 
 METRICS = {
     "call_evenness": MetricRow(
@@ -35,19 +32,26 @@ METRICS = {
 CALLS = 20
 
 
-def measure(subject: ProbeContext, plan: Plan) -> Iterator[Measurement | Doubt]:
-    """Yield the metric; and a doubt, if few calls were made."""
-    times = []
-    for number in range(CALLS):
-        if subject.interrupted():
-            break
-        call = subject.calls[number % len(subject.calls)]
-        begin = perf_counter()
-        call()
-        times.append(perf_counter() - begin)
-    if times:
-        yield observed_number("call_evenness", min(times) / median(times))
-    if len(times) < CALLS:
-        yield Doubt(
-            code="few-calls", seen=f"evenness of {len(times)} calls", advice="let the run come to its end"
-        )
+class CallEvenness(Probe):
+    """Times a few calls one by one."""
+
+    needs = LocalSession
+    pass_ = Pass.SECOND
+    metrics = ("call_evenness",)
+
+    def measure(self, subject: ProbeContext, plan: Plan) -> Iterator[Measurement | Doubt]:
+        """Yield the metric; and a doubt, if few calls were made."""
+        times = []
+        for number in range(CALLS):
+            if subject.interrupted():
+                break
+            call = subject.calls[number % len(subject.calls)]
+            begin = perf_counter()
+            call()
+            times.append(perf_counter() - begin)
+        if times:
+            yield observed_number("call_evenness", min(times) / median(times))
+        if len(times) < CALLS:
+            yield Doubt(
+                code="few-calls", seen=f"evenness of {len(times)} calls", advice="let the run come to its end"
+            )

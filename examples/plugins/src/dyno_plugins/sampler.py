@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from modeldyno.plugin import Better, Measurement, MetricRow, Watch, WatchStage, observed_number
+from modeldyno.plugin import Better, Measurement, MetricRow, Sampler, Watch, WatchStage, observed_number
 
 METRICS = {
     "load_average": MetricRow(
@@ -42,6 +42,9 @@ class LoadAverage:
             yield observed_number("load_average", max(self.read))
 
 
-def start(pids: Sequence[int], *, period: float | None = None) -> Watch:
-    """Start to watch; the first of the processes is the one that runs the model."""
-    return LoadAverage()
+class LoadAverageSampler(Sampler):
+    """Starts a `LoadAverage`."""
+
+    def start(self, pids: Sequence[int], *, period: float | None = None) -> Watch:
+        """Start to watch; the first of the processes is the one that runs the model."""
+        return LoadAverage()

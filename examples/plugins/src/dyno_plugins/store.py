@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from modeldyno.plugin import RequestError, Store, open_store
+from modeldyno.plugin import OpensStores, RequestError, Store, open_store
 
 
-def open(url: str) -> Store:
-    """Open the store of the project that the current directory is in, or of ``project:///folder``.
+class ProjectStores(OpensStores):
+    """Opens the store of a project."""
 
-    A store of another kind of database has the methods of `Store` itself.
+    def open(self, url: str) -> Store:
+        """Open the store of the project that the current directory is in, or of ``project:///folder``.
 
-    Raises:
-        RequestError: it is in no project.
-    """
-    start = Path(url.removeprefix("project://") or ".").absolute()
-    for folder in (start, *start.parents):
-        if (folder / "pyproject.toml").is_file():
-            (folder / ".modeldyno").mkdir(exist_ok=True)
-            return open_store(f"sqlite:///{folder / '.modeldyno' / 'store.db'}")
-    raise RequestError(f"{start} is in no project; make its pyproject.toml, or set another MODELDYNO_STORE.")
+        A store of another kind of database has the methods of `Store` itself.
+
+        Raises:
+            RequestError: it is in no project.
+        """
+        start = Path(url.removeprefix("project://") or ".").absolute()
+        for folder in (start, *start.parents):
+            if (folder / "pyproject.toml").is_file():
+                (folder / ".modeldyno").mkdir(exist_ok=True)
+                return open_store(f"sqlite:///{folder / '.modeldyno' / 'store.db'}")
+        raise RequestError(
+            f"{start} is in no project; make its pyproject.toml, or set another MODELDYNO_STORE."
+        )

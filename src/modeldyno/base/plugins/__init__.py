@@ -1,6 +1,6 @@
 """Resolves plugin names to implementations by entry points; only the resolved plugin is imported.
 
-Anybody can install a plugin, so each is compared with the Protocol of its kind when it is resolved. One that
+Anybody can install a plugin, so each is compared with the base of its kind when it is resolved. One that
 a user names and that is faulty is an error with its name and that of its package; where all plugins of a kind
 are asked, such as which loader reads a file, it is left out with a warning. Those of ModelDyno are asked
 first, so that another package changes nothing that works without it.
@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from importlib.util import find_spec
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from modeldyno.base.errors import (
@@ -34,7 +33,7 @@ from modeldyno.base.errors import (
 )
 from modeldyno.base.job.knob import Knob
 from modeldyno.base.metrics.metric import METRICS
-from modeldyno.base.plugins.contract import what_is_wrong
+from modeldyno.base.plugins.contract import complete, instance, what_is_wrong
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -141,7 +140,7 @@ def leave_out(kind: str, name: str, error: Exception) -> None:
 
 
 def resolve(kind: str, name: str) -> Any:
-    """Import a plugin.
+    """Import a plugin; what it leaves out has the default of its kind.
 
     Raises:
         UnknownName: no plugin of this kind has this name.
@@ -155,12 +154,12 @@ def resolve(kind: str, name: str) -> Any:
     plugin = _import(kind, name, entry)
     if not _is_own(entry) and (wrong := what_is_wrong(kind, plugin)):
         raise _faulty(kind, name, wrong)
-    return plugin
+    return complete(kind, plugin)
 
 
 def _import(kind: str, name: str, entry: EntryPoint) -> Any:
     try:
-        return entry.load()
+        return instance(kind, entry.load())
     except ModuleNotFoundError as error:
         missing_module, package = error.name or name, _package_name(entry.module)
         if _package_name(missing_module) != package:
@@ -242,8 +241,8 @@ def describe(kind: str, name: str) -> str:
         UnknownName: no plugin of this kind has this name.
         MissingExtra: it cannot be imported.
     """
-    plugin = resolve(kind, name)
-    module = plugin if isinstance(plugin, ModuleType) else sys.modules[_entry_points(kind)[name].module]
+    resolve(kind, name)
+    module = sys.modules[_entry_points(kind)[name].module]
     sentence = (module.__doc__ or "").strip().partition("\n")[0].replace("`", "")
     for prefix in (f"The {kind} {name}: ", f"{name}: "):
         if sentence.startswith(prefix):
@@ -322,7 +321,7 @@ def knobs(name: str) -> tuple[Knob, ...]:
 
 def serves(name: str) -> bool:
     """Return whether a backend runs models in a server."""
-    return bool(getattr(backend(name), "serves", False))
+    return backend(name).serves
 
 
 def reporter_for(path: Path) -> Reporter:
@@ -346,11 +345,7 @@ def check_reporter(path: Path) -> None:
         RequestError: no reporter writes them.
         MissingExtra: what it writes them with is not installed.
     """
-    from modeldyno.reports.interface import ChecksTools  # only where a file is asked for
-
-    reporter: object = reporter_for(path)
-    if isinstance(reporter, ChecksTools):
-        reporter.check_tools()
+    reporter_for(path).check_tools()
 
 
 def formulas() -> dict[str, Formula]:
@@ -379,7 +374,7 @@ def probes_of(queried: Iterable[str]) -> tuple[str, ...]:
     """Return the probes of other packages that declare to measure some of these metrics."""
     metrics_of_others = {row.name for row in METRICS.further(queried)}
     probes = usable("probe") if metrics_of_others else ()
-    return tuple(name for name, probe in probes if metrics_of_others & {*getattr(probe, "metrics", ())})
+    return tuple(name for name, probe in probes if metrics_of_others & {*probe.metrics})
 
 
 def register_metric(row: MetricRow) -> None:

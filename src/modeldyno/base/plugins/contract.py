@@ -1,4 +1,8 @@
-"""What a plugin of each kind must have: the attributes of its Protocol, compared when it is resolved."""
+"""What a plugin of each kind has: the members of its base, those with a default if it leaves them out.
+
+A plugin is a subclass of the base, of which one object is made, or else a module or an object with its
+members. One of another package is compared with the base when it is resolved.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_PROTOCOLS = {
+_BASES = {
     "loader": "models.interface:Loader",
     "backend": "engine.interfaces.backend:Backend",
     "client": "serving.interfaces.client:Client",
@@ -25,7 +29,7 @@ _PROTOCOLS = {
     "exporter": "exchange.interface:Exporter",
     "converter": "conversion.interface:Converter",
 }
-"""Kind to the module and the Protocol."""
+"""Kind to the module and the class that documents it."""
 _DOCUMENT = "document"
 _TYPES: dict[str, tuple[Any, str]] = {
     "str": (str, "text"),
@@ -44,37 +48,82 @@ def what_is_wrong(kind: str, plugin: object) -> str:
         from modeldyno.base.document_kind import DocumentKind  # slow at start-up
 
         return "" if isinstance(plugin, DocumentKind) else "it is no DocumentKind"
-    if kind not in _PROTOCOLS:
+    if kind not in _BASES:
         return "" if isinstance(plugin, Mapping) else "it is no mapping"
-    return next(_differences(_protocol(kind), plugin), "")
+    return next(_differences(_base(kind), plugin), "")
+
+
+def instance(kind: str, plugin: Any) -> Any:
+    """Return the one object of a plugin that is a class, and any other as it is."""
+    return _object_of(plugin) if kind in _BASES and isinstance(plugin, type) else plugin
 
 
 @cache
-def _protocol(kind: str) -> type:
-    module, _, name = _PROTOCOLS[kind].partition(":")
-    protocol: type = getattr(import_module(f"modeldyno.{module}"), name)
-    return protocol
+def _object_of(plugin: type) -> Any:
+    return plugin()
 
 
-def _differences(protocol: type, plugin: object) -> Iterator[str]:
-    words = vars(import_module(protocol.__module__))
-    for name, annotation in protocol.__annotations__.items():
+def complete(kind: str, plugin: Any) -> Any:
+    """Return a plugin with the defaults of its kind for what it leaves out."""
+    if kind not in _BASES or isinstance(plugin, _base(kind)):
+        return plugin
+    return _completed(kind)(plugin)
+
+
+@cache
+def _base(kind: str) -> type:
+    module, _, name = _BASES[kind].partition(":")
+    base: type = getattr(import_module(f"modeldyno.{module}"), name)
+    return base
+
+
+@cache
+def _completed(kind: str) -> type:
+    """Return a subclass of the base of a kind, whose objects have what a plugin has first."""
+    base: Any = _base(kind)
+
+    class Completed(base):  # type: ignore[misc]
+        def __init__(self, plugin: object) -> None:
+            object.__setattr__(self, "_plugin", plugin)
+
+        def __getattribute__(self, name: str) -> Any:
+            if name.startswith("__"):
+                return object.__getattribute__(self, name)
+            try:
+                return getattr(object.__getattribute__(self, "_plugin"), name)
+            except AttributeError:
+                return object.__getattribute__(self, name)
+
+        def __setattr__(self, name: str, value: object) -> None:
+            setattr(object.__getattribute__(self, "_plugin"), name, value)
+
+    completed: Any = Completed
+    completed.__abstractmethods__ = frozenset()  # the plugin has them
+    return Completed
+
+
+def _differences(base: type, plugin: object) -> Iterator[str]:
+    words = vars(import_module(base.__module__))
+    optional = vars(base)
+    for name, annotation in base.__annotations__.items():
         enum = words.get(annotation)
         if not hasattr(plugin, name):
-            yield f"it has no '{name}'"
+            if name not in optional:
+                yield f"it has no '{name}'"
         elif enum is not None and not isinstance(getattr(plugin, name), enum):
             yield f"its '{name}' is {getattr(plugin, name)!r:.60}, not a value of {annotation}"
         elif wrong := _wrong_value(getattr(plugin, name), str(annotation)):
             yield f"its '{name}' {wrong}"
-    for name, method in vars(protocol).items():
-        if isinstance(method, FunctionType) and not name.startswith("_"):
+    for name, method in vars(base).items():
+        is_public = isinstance(method, FunctionType) and not name.startswith("_")
+        if is_public and (getattr(method, "__isabstractmethod__", False) or hasattr(plugin, name)):
             yield from _wrong_function(name, method, plugin)
 
 
 def _wrong_value(value: Any, annotation: str) -> str:
     """Describe how a value differs from an annotation; empty if it does not, or the annotation is another."""
     outer, _, inner = annotation.partition("[")
-    if outer not in _TYPES:
+    if outer not in _TYPES or (value is None and annotation.endswith("| None")):
         return ""
     expected, words = _TYPES[outer]
     if not isinstance(value, expected) or (expected is Collection and isinstance(value, str)):
@@ -86,7 +135,7 @@ def _wrong_value(value: Any, annotation: str) -> str:
 
 
 def _wrong_function(name: str, method: FunctionType, plugin: object) -> Iterator[str]:
-    """Describe how a function of a plugin differs from that of the Protocol: it must take what that takes."""
+    """Describe how a function of a plugin differs from that of the base: it must take what that takes."""
     function = getattr(plugin, name, None)
     if function is None:
         yield f"it has no function '{name}'"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from dataclasses import dataclass
 from importlib.util import find_spec
 from keyword import iskeyword
 from pathlib import Path
@@ -21,6 +22,7 @@ EXAMPLE = Path(__file__).with_name("example")
 _SETTINGS = "pyproject.toml"
 _DISTRIBUTION, _IMPORTED = "dyno-plugins", "dyno_plugins"
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+_METRICS = "modeldyno.metrics"
 _COMPANIONS = {"converter": "loader"}
 """Kind to another that it is of no use without: what a converter writes must be read."""
 
@@ -51,7 +53,8 @@ def write_package(name: str, kinds: Collection[str], folder: Path) -> tuple[Path
     for path in sorted(path for room in ("src", "tests") for path in (EXAMPLE / room).rglob("*.*")):
         kind = path.stem.removeprefix("test_")
         if kind in chosen or path.name == "__init__.py":
-            texts[path] = _rename(path.read_text(encoding="utf-8"), [plugins.get(kind, name)], name)
+            used = [plugins[kind]] if kind in chosen else []
+            texts[path] = _rename(path.read_text(encoding="utf-8"), used, name)
     return tuple(
         _write(folder / str(path.relative_to(EXAMPLE)).replace(_IMPORTED, name.replace("-", "_")), text)
         for path, text in texts.items()
@@ -72,15 +75,31 @@ def _check(name: str, kinds: set[str]) -> None:
         raise RequestError(f"There is a metric '{module}'; give the package another name.")
 
 
-def _plugins(settings: str) -> Mapping[str, str]:
-    """Kind to the name of the example's plugin of it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plugin:
+    """A plugin of the example."""
+
+    kind: str
+    name: str
+    class_name: str
+
+    def renamed_class(self, name: str) -> str:
+        """Return what its class is called in a package of another name."""
+        words = "".join(word.capitalize() for word in name.split("-"))
+        kind = self.kind.capitalize()
+        return words if words.endswith(kind) else words + kind
+
+
+def _plugins(settings: str) -> Mapping[str, _Plugin]:
+    """Kind to the example's plugin of it."""
     groups = tomllib.loads(settings)["project"]["entry-points"]
-    return {
-        module.rpartition(".")[2]: name
-        for group in groups.values()
-        for name, module in group.items()
-        if ":" not in module  # a table of metrics
-    }
+    plugins = (
+        _Plugin(kind=module.rpartition(".")[2], name=name, class_name=class_name)
+        for title, group in groups.items()
+        if title != _METRICS
+        for name, (module, _, class_name) in ((name, text.partition(":")) for name, text in group.items())
+    )
+    return {plugin.kind: plugin for plugin in plugins}
 
 
 def _select(settings: str, kinds: Collection[str]) -> str:
@@ -93,10 +112,11 @@ def _select(settings: str, kinds: Collection[str]) -> str:
     return re.sub(r"\[project\.entry-points\S+\n(\n|$)", "", "\n".join(lines) + "\n")
 
 
-def _rename(text: str, plugins: Collection[str], name: str) -> str:
+def _rename(text: str, plugins: Collection[_Plugin], name: str) -> str:
     """Give a package, its plugins and their metrics another name; a plugin's is quoted, or begins a line."""
     for plugin in plugins:
-        for old, new in ((plugin, name), (plugin.replace("-", "_"), name.replace("-", "_"))):
+        text = re.sub(rf"\b{plugin.class_name}\b", plugin.renamed_class(name), text)
+        for old, new in ((plugin.name, name), (plugin.name.replace("-", "_"), name.replace("-", "_"))):
             text = re.sub(
                 rf"""(?<=["`]){old}(?=["`:])|^{old}(?= = "{_IMPORTED})""", new, text, flags=re.MULTILINE
             )

@@ -15,7 +15,7 @@ from modeldyno.base import plugins
 from modeldyno.base.job.knob import configure
 from modeldyno.compat.deeplite.device_name import Device
 from modeldyno.compat.deeplite.status_metrics import InvalidStatus
-from modeldyno.engine.interfaces.session import CanCall
+from modeldyno.engine.interfaces.session import LocalSession
 from modeldyno.profiling.api.arrays import to_array
 from modeldyno.profiling.resolve_model import resolve_reference
 
@@ -222,7 +222,7 @@ def _opened_file(path: Any, device: Device) -> Iterator[Callable[..., Any]]:
     described = load_file(path)
     backend = plugins.backend(plugins.resolve("loader", resolve_reference(str(path)).scheme).backend)
     with backend.open(described, configure(backend.knobs, _file_settings(device))) as session:
-        assert isinstance(session, CanCall)
+        assert isinstance(session, LocalSession)
 
         def call(*arguments: Any, **named: Any) -> Any:
             names = (spec.name for spec in described.inputs)

@@ -35,7 +35,7 @@ knobs: tuple[Knob, ...] = (
 _DEVICE = re.compile(r"(?P<platform>[a-z]+)(?::(?P<index>\d+))?")
 
 
-class Session(python.Session):
+class JaxSession(python.PythonSession):
     """A function of JAX and the device of its inputs."""
 
     def __init__(self, function: Callable[..., Any], device: Any) -> None:
@@ -67,7 +67,7 @@ def check(config: Mapping[str, KnobValue]) -> None:
 
 
 @contextmanager
-def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:
+def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[JaxSession]:
     """Open a session; what is jitted is compiled by its first call.
 
     Raises:
@@ -77,7 +77,7 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:
 
     device = _resolve_device(jax, config)
     with python.open(model, config), jax.default_device(device):
-        yield Session(model.value, device)
+        yield JaxSession(model.value, device)
 
 
 def device_of(config: Mapping[str, KnobValue]) -> str:

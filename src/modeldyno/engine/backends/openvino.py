@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from modeldyno.base.errors import RequestError
 from modeldyno.base.job.knob import BATCH_SIZE, Knob, count_knob
 from modeldyno.base.system.variables import without_telemetry
+from modeldyno.engine.interfaces.session import LocalSession
 from modeldyno.models.interface import Form
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[_Session]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Session:
+class _Session(LocalSession):
     compiled: Any
     converted: str = ""
     """What floats are computed in, such as bf16; empty if they are left as they are stored."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from modeldyno.base.errors import RequestError
 from modeldyno.base.job.knob import BATCH_SIZE
 from modeldyno.engine.backends.output_leaves import finished_leaves, has_attributes
+from modeldyno.engine.interfaces.session import LocalSession
 from modeldyno.models.interface import Form
 from modeldyno.models.torch_signature import NUMBERED_INPUT
 
@@ -27,7 +28,7 @@ accepts = frozenset({Form.CALLABLE})
 knobs: tuple[Knob, ...] = (BATCH_SIZE,)
 
 
-class Session:
+class PythonSession(LocalSession):
     """A Python callable."""
 
     def __init__(self, function: Callable[..., Any], run: Callable[[Any], Any] | None = None) -> None:
@@ -65,7 +66,7 @@ def check(config: Mapping[str, KnobValue]) -> None:
 
 
 @contextmanager
-def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:
+def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[PythonSession]:
     """Open a session; a coroutine function has an event loop as long as it is open.
 
     Raises:
@@ -74,7 +75,7 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:
     del config
     _check_runs_when_called(model.value)
     if not inspect.iscoroutinefunction(_callee(model.value)):
-        yield Session(model.value)
+        yield PythonSession(model.value)
         return
     import asyncio  # only a coroutine needs it
 
@@ -89,7 +90,7 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:
             asyncio._set_running_loop(outer)
 
     try:
-        yield Session(model.value, run)
+        yield PythonSession(model.value, run)
     finally:
         run(loop.shutdown_asyncgens())
         loop.close()

@@ -17,6 +17,7 @@ from modeldyno.base.job.devices import is_cpu
 from modeldyno.base.job.knob import BATCH_SIZE, Knob, count_knob
 from modeldyno.engine.backends.output_leaves import leaves
 from modeldyno.engine.backends.tensorflow_operators import watch_operators
+from modeldyno.engine.interfaces.session import LocalSession
 from modeldyno.models.interface import Form
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ _DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 _DEVICE = re.compile(r"(?P<kind>cpu|gpu)(?::(?P<index>\d+))?", re.IGNORECASE)
 
 
-class Session:
+class TensorFlowSession(LocalSession):
     """A compiled function of TensorFlow and its device."""
 
     def __init__(
@@ -174,7 +175,7 @@ def configure_process(config: Mapping[str, KnobValue]) -> None:
 
 
 @contextmanager
-def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:
+def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[TensorFlowSession]:
     """Compile the function; it is traced by its first call.
 
     Raises:
@@ -191,7 +192,7 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:
     function = tf.function(
         _place_call(call, device) if device else call, jit_compile=bool(config.get("jit_compile")) or None
     )
-    session = Session(
+    session = TensorFlowSession(
         function,
         device,
         "GPU:0" if tf.config.list_logical_devices("GPU") else "CPU:0",

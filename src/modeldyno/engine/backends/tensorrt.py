@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from modeldyno.base import plugins
 from modeldyno.base.errors import CannotRunHere, MissingExtra, RequestError
 from modeldyno.base.job.knob import BATCH_SIZE, Knob
+from modeldyno.engine.interfaces.session import LocalSession
 from modeldyno.models import tensorrt_engine
 from modeldyno.models.interface import Form
 
@@ -58,7 +59,7 @@ def device_index(config: Mapping[str, KnobValue]) -> int:
 
 
 @contextmanager
-def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:
+def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[TensorRtSession]:
     """Read the engine on the GPU.
 
     Raises:
@@ -85,10 +86,10 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:
                 f"{package.name} cannot run {model.value} on this GPU: {package.last_error()}; an engine is "
                 "for the GPU and the version that built it: build it again here."
             )
-        yield Session(package, engine, context, memory, device=device_of(config))
+        yield TensorRtSession(package, engine, context, memory, device=device_of(config))
 
 
-class Session:
+class TensorRtSession(LocalSession):
     """An engine with its memory on the GPU."""
 
     def __init__(self, package: Package, engine: Any, context: Any, memory: _Memory, *, device: str) -> None:

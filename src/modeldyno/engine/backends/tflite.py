@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from modeldyno.base.errors import RequestError, short_reason
 from modeldyno.base.job.input_spec import symbols_of
 from modeldyno.base.job.knob import BATCH_SIZE, Knob, count_knob
+from modeldyno.engine.interfaces.session import LocalSession
 from modeldyno.models.interface import Form
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ knobs: tuple[Knob, ...] = (
 space = ("batch_size=1..32*2", "threads=1..{cores}*2")
 
 
-class Session:
+class TfliteSession(LocalSession):
     """An interpreter, and the inputs of its file by name."""
 
     def __init__(self, interpreter: Any, names: tuple[str, ...]) -> None:
@@ -78,7 +79,7 @@ def check(config: Mapping[str, KnobValue]) -> None:
 
 
 @contextmanager
-def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:
+def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[TfliteSession]:
     """Read the file; memory is planned by the first call.
 
     Raises:
@@ -98,4 +99,4 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:
             f"LiteRT cannot run {model.value}: {short_reason(error)}; convert it with built-in operators "
             "only."
         ) from error
-    yield Session(interpreter, tuple(spec.name for spec in model.inputs))
+    yield TfliteSession(interpreter, tuple(spec.name for spec in model.inputs))

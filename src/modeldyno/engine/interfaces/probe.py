@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol
 
 from modeldyno.base.clock import perf_counter
 from modeldyno.base.job.input_spec import InputSpec
@@ -62,7 +63,7 @@ class NoTurns:
     def in_turns(
         self,
         draw: Callable[[int], Samples],
-        warming: Callable[[], object] | None = None,  # noqa: ARG002
+        warming: Callable[[], object] | None = None,
     ) -> Callable[[int], Samples]:
         """Return `draw` unchanged."""
         return draw
@@ -127,20 +128,21 @@ ProbeOutput = Measurement | Doubt | Failure | StaticReport | TraceReport | Artif
 """What a probe may yield."""
 
 
-class Probe(Protocol):
+class Probe(ABC):
     """Measures a ProbeContext."""
 
     needs: type | None
     """The protocol that the session must implement, or None if only the model is needed."""
     pass_: Pass
-
-    def measure(self, subject: ProbeContext, plan: Plan) -> Iterable[ProbeOutput]:
-        """Measure a subject; yield the results."""
-
-
-@runtime_checkable
-class ChecksFirst(Protocol):
-    """A probe that finds out before anything is measured whether it can measure its subject."""
+    metrics: tuple[str, ...] = ()
+    """Metrics of a package of yours that it measures, so that asking for one runs it."""
 
     def check(self, subject: ProbeContext) -> None:
-        """Raise RequestError if the subject and what was given for it do not fit."""
+        """Raise RequestError if the subject and what was given for it do not fit.
+
+        Called before anything is measured.
+        """
+
+    @abstractmethod
+    def measure(self, subject: ProbeContext, plan: Plan) -> Iterable[ProbeOutput]:
+        """Measure a subject; yield the results."""

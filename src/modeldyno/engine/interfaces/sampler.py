@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -28,22 +29,26 @@ class Watch(Protocol):
         """Stop the sampler process and return its measurements."""
 
 
-class Sampler(Protocol):
+class Sampler(ABC):
     """Samples processes and devices from a separate process."""
 
+    @abstractmethod
     def start(self, pids: Sequence[int], *, period: float | None = None) -> Watch:
         """Start sampling the process tree of the first pid; the others belong to ModelDyno.
 
         Two samples are at least `period` seconds apart; by default as few as the sampler finds good.
         """
 
+    def watch_metrics(self, url: str) -> Watch | None:
+        """Start to sample what a server on another machine reports of its devices at a URL.
 
-@runtime_checkable
-class ReadsServerMetrics(Protocol):
-    """A sampler that can read the devices of a server on another machine."""
+        None if it cannot.
+        """
+        return None
 
-    def watch_metrics(self, url: str) -> Watch:
-        """Start to sample what the server reports at a URL, if it reports any device."""
+    def open_counters(self) -> Sequence[EnergyCounters]:
+        """Open the counters of energy that can be read in this process; they stay open."""
+        return ()
 
 
 class EnergyCounters(Protocol):
@@ -54,11 +59,3 @@ class EnergyCounters(Protocol):
 
     def read(self, pids: frozenset[int], /) -> dict[str, dict[str, float]]:
         """Return the readings of each device, ``energy`` among them where it is counted, in joules."""
-
-
-@runtime_checkable
-class HasEnergyCounters(Protocol):
-    """A sampler whose counters can be read from this process."""
-
-    def open_counters(self) -> Sequence[EnergyCounters]:
-        """Open the counters that can be read; they stay open."""

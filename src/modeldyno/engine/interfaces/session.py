@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -15,28 +16,15 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
+    from modeldyno.base.job.knob import KnobValue
     from modeldyno.base.job.load_spec import Load
-    from modeldyno.engine.interfaces.request_target import Reply, Target
+    from modeldyno.engine.interfaces.request_target import Target
     from modeldyno.engine.interfaces.server_stats import RequestStamps, ServerCounters
     from modeldyno.engine.trace.allocations import AllocationRecord, AllocationRecorder
     from modeldyno.engine.trace.dataflow import DataFlow
     from modeldyno.engine.trace.layer_times import HookOverhead
     from modeldyno.engine.trace.op_events import WatchedCalls
-    from modeldyno.models.interface import Feed, ModuleFilter
-
-
-@runtime_checkable
-class CanCall(Protocol):
-    """A session of a local runtime."""
-
-    def prepare(self, feed: Feed) -> Callable[[], Any]:
-        """Copy the payload to the device; return a function that makes one call with the whole batch.
-
-        The function takes no argument, does nothing but call, and returns when the device has finished.
-        """
-
-    def arrays(self, output: Any) -> Feed:
-        """Convert the output of a call to named arrays on the host, for checks."""
+    from modeldyno.models.interface import Feed, Model, ModuleFilter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,88 +131,6 @@ class HasOperators(Protocol):
         """
 
 
-@runtime_checkable
-class HasFlow(Protocol):
-    """A session that can trace the data flow of a call."""
-
-    def flow(self, feed: Feed) -> DataFlow | None:
-        """Trace one call; None if its code is compiled, so that its steps are not those of the model."""
-
-
-@runtime_checkable
-class HasAllocator(Protocol):
-    """A session that knows the peak of its device allocator."""
-
-    def peak_reserved(self) -> int:
-        """Return the peak of reserved memory in bytes."""
-
-
-@runtime_checkable
-class IsServed(Protocol):
-    """A session of a model behind a server."""
-
-    @property
-    def pid(self) -> int | None:
-        """The root process of the server; None if it is not known, as of one on another machine."""
-
-
-@runtime_checkable
-class CanDrive(IsServed, Protocol):
-    """A session whose requests are sent by threads of this process, such as the user's code."""
-
-    samples: int | None
-    """Samples per request; None if as many as in a payload."""
-
-    def calls(self, feeds: Sequence[Feed]) -> Sequence[Callable[[], Any]]:
-        """Return functions that send a request and return its answer; many threads call them in a cycle.
-
-        The requests have these payloads, unless the session has its own.
-        """
-
-    def arrays(self, output: Any) -> Feed:
-        """Convert the output of a call to named arrays, as far as possible."""
-
-
-@runtime_checkable
-class CanSend(IsServed, Protocol):
-    """A session that encodes payloads as requests, for the built-in load generator."""
-
-    def target(self, feeds: Sequence[Feed]) -> Target:
-        """Encode each payload as a request."""
-
-    def arrays(self, output: Reply) -> Feed:
-        """Decode an answer to named arrays; raise ValueError with a short phrase if it is malformed."""
-
-
-@runtime_checkable
-class CanSendSequences(CanSend, Protocol):
-    """A session that encodes payloads as requests of sequences, too."""
-
-    def sequence_target(self, feeds: Sequence[Feed]) -> Target:
-        """Encode each payload as a request of a sequence; raise RequestError if the protocol has none."""
-
-
-def load_target(session: CanSend, feeds: Sequence[Feed], load: Load) -> Target:
-    """Encode each payload as a request of a load.
-
-    Raises:
-        RequestError: the load is one of sequences, which the session cannot send.
-    """
-    if load.sequence is None:
-        return session.target(feeds)
-    if not isinstance(session, CanSendSequences):
-        raise RequestError("Only requests to a server can be those of sequences; leave `sequence` out.")
-    return session.sequence_target(feeds)
-
-
-@runtime_checkable
-class HasServerStats(Protocol):
-    """A session whose server reports statistics."""
-
-    def account(self) -> ServerCounters:
-        """Read the counters now: cheap, without a request to the model. Raises OSError on failure."""
-
-
 class RequestTrace(Protocol):
     """A server's trace of some of the requests to it; each method raises OSError on failure."""
 
@@ -236,38 +142,6 @@ class RequestTrace(Protocol):
 
     def read(self) -> Sequence[RequestStamps]:
         """Return the stamps of the requests that were traced since the last reading."""
-
-
-@runtime_checkable
-class TracesRequests(Protocol):
-    """A session whose server may trace requests, by the id that each of them then bears."""
-
-    trace: RequestTrace | None
-    """None if it does not."""
-
-
-@runtime_checkable
-class CountsInstances(Protocol):
-    """A session whose server runs a known number of instances of the model."""
-
-    instances: Mapping[str, int]
-    """Instances by model that answers a request, if there are several; "" for all; empty if unknown."""
-
-
-@runtime_checkable
-class ReportsDevices(Protocol):
-    """A session whose server reports the devices of its machine."""
-
-    device_metrics: str
-    """URL of its metrics; empty if it reports none."""
-
-
-@runtime_checkable
-class MayEnd(Protocol):
-    """A session whose server may exit by itself."""
-
-    def ended(self) -> str:
-        """Describe how and why it exited; empty while it runs, and for a server that we did not start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,61 +157,146 @@ class StartedServer:
     """Path of its log."""
 
 
-@runtime_checkable
-class CanStay(Protocol):
-    """A session whose server can stay when the session is closed."""
+class Session(ABC):
+    """A model, ready to be called or sent to: a `LocalSession`, `RequestSession` or `ThreadSession`."""
+
+    __slots__ = ()
+
+    device: str = ""
+    """Where the model runs, such as ``cuda:0``; empty if unknown."""
+    threads: int | None = None
+    """Host threads that compute one operator."""
+    converted: str = ""
+    """The precision that weights were converted to; empty if they were not."""
+    software: Mapping[str, str] | None = None
+    """Name to version of what runs the model, beside the packages of the backend."""
+    files: tuple[tuple[str, str], ...] = ()
+    """Name and text of each file that configures the server."""
+    doubts: tuple[Doubt, ...] = ()
+    """Reasons to doubt whatever is measured with it."""
+
+    @abstractmethod
+    def arrays(self, output: Any) -> Feed:
+        """Convert the output of a call, or an answer, to named arrays on the host, for checks.
+
+        Raise ValueError with a short phrase for a malformed answer.
+        """
+
+    def peak_reserved(self) -> int | None:
+        """Return the peak of the memory that the allocator of the device reserved, in bytes.
+
+        None if the device has no memory of its own.
+        """
+        return None
+
+    def host(
+        self, model: Model, config: Mapping[str, KnobValue]
+    ) -> AbstractContextManager[RequestSession | ThreadSession]:
+        """Load another model on the same server, under its own name, within the context.
+
+        Raise RequestError, as by default, if the server cannot host it.
+        """
+        raise RequestError("This server hosts one model only; leave out the others.")
 
     def started_server(self) -> StartedServer | None:
-        """Return the server; None if we did not start it."""
+        """Return the server; None if we started none."""
+        return None
 
     def hand_over(self, owner: int | None) -> None:
         """Let the server stay until the process `owner` ends; with None, until it is stopped."""
+        raise NotImplementedError
 
 
-@runtime_checkable
-class HasDoubts(Protocol):
-    """A session that has doubts about its measurements."""
+class LocalSession(Session):
+    """A session of a runtime in this process."""
 
-    doubts: tuple[Doubt, ...]
+    __slots__ = ()
 
+    @abstractmethod
+    def prepare(self, feed: Feed) -> Callable[[], Any]:
+        """Copy the payload to the device; return a function that makes one call with the whole batch.
 
-@runtime_checkable
-class HasFiles(Protocol):
-    """A session of a server that is configured by files."""
+        The function takes no argument, does nothing but call, and returns when the device has finished.
+        """
 
-    files: tuple[tuple[str, str], ...]
-    """Name and text of each file."""
+    def flow(self, feed: Feed) -> DataFlow | None:
+        """Trace the data flow of one call.
 
-
-@runtime_checkable
-class HasSoftware(Protocol):
-    """A session that knows the software that serves the model."""
-
-    software: Mapping[str, str]
-    """Name to version."""
+        None if it cannot be traced, or the code is compiled, so that its steps are not those of the model.
+        """
+        return None
 
 
-@runtime_checkable
-class HasDevice(Protocol):
-    """A session that knows on which device the model runs."""
+class ServedSession(Session):
+    """A session of a model behind a server: a `RequestSession` or a `ThreadSession`."""
 
-    device: str
+    __slots__ = ()
+
+    pid: int | None = None
+    """The root process of the server; None if it is not known, as of one on another machine."""
+    instances: Mapping[str, int] | None = None
+    """Instances by model that answers a request, if there are several; "" for all."""
+    device_metrics: str = ""
+    """URL at which the server reports the devices of its machine; empty if it does not."""
+    trace: RequestTrace | None = None
+    """Traces requests, by the id that each of them then bears; None if the server does not."""
+
+    @property
+    def has_statistics(self) -> bool:
+        """Whether the server reports statistics: whether there is an `account`, unless it says otherwise."""
+        return type(self).account is not ServedSession.account
+
+    def account(self) -> ServerCounters:
+        """Read the counters now: cheap, without a request to the model. Raises OSError on failure."""
+        raise NotImplementedError
+
+    def ended(self) -> str:
+        """Describe how and why the server exited by itself; empty while it runs, and if it is not ours."""
+        return ""
+
+    def prompt_tokens(self, reply: Any) -> int:
+        """Return the prompt tokens of an answer; -1 if unknown."""
+        return -1
+
+    def finish_reason(self, reply: Any) -> str:
+        """Return why the text of an answer ended, such as ``length`` or ``stop``; empty if unknown."""
+        return ""
 
 
-@runtime_checkable
-class HasThreads(Protocol):
-    """A session that knows how many host threads compute one operator."""
+class RequestSession(ServedSession):
+    """A session that encodes payloads as requests, for the built-in load generator."""
 
-    threads: int
+    __slots__ = ()
+
+    @abstractmethod
+    def target(self, feeds: Sequence[Feed]) -> Target:
+        """Encode each payload as a request."""
+
+    def sequence_target(self, feeds: Sequence[Feed]) -> Target:
+        """Encode each payload as a request of a sequence; raise RequestError if the protocol has none."""
+        raise RequestError("Only requests to a server can be those of sequences; leave `sequence` out.")
 
 
-@runtime_checkable
-class HasConverted(Protocol):
-    """A session that may have converted the weights."""
+class ThreadSession(ServedSession):
+    """A session whose requests are sent by threads of this process, such as the user's code."""
 
-    converted: str
-    """The precision converted to; empty if not converted."""
+    __slots__ = ()
+
+    samples: int | None = None
+    """Samples per request; None if as many as in a payload."""
+
+    @abstractmethod
+    def calls(self, feeds: Sequence[Feed]) -> Sequence[Callable[[], Any]]:
+        """Return functions that send a request and return its answer; many threads call them in a cycle.
+
+        The requests have these payloads, unless the session has its own.
+        """
 
 
-Session = CanCall | CanSend | CanDrive
-"""A model that is ready to be called or sent to."""
+def load_target(session: RequestSession, feeds: Sequence[Feed], load: Load) -> Target:
+    """Encode each payload as a request of a load.
+
+    Raises:
+        RequestError: the load is one of sequences, which the session cannot send.
+    """
+    return session.target(feeds) if load.sequence is None else session.sequence_target(feeds)

@@ -27,7 +27,7 @@ from modeldyno.models.interface import Feed
 
 if TYPE_CHECKING:
     from modeldyno.base.metrics.doubt import Doubt
-    from modeldyno.engine.interfaces.session import CanCall
+    from modeldyno.engine.interfaces.session import LocalSession
 
 ROUNDS = 8
 """Rounds of checked calls: a known input, a new one, the same again, and a call whose output is read."""
@@ -99,7 +99,7 @@ class CheckedCalls:
         size = max(1, sum(array.nbytes for array in feeds[0].values())) if feeds else 1
         if not feeds or _MOST_BYTES // size < call_checks.ENOUGH:
             return
-        session = cast("CanCall", self.subject.session)
+        session = cast("LocalSession", self.subject.session)
         with suppress(Exception):  # a model may refuse what it was not given by its user
             for feed in new_inputs(feeds, self.subject.drawn, min(ROUNDS, _MOST_BYTES // size)):
                 self.new.append((feed, session.prepare(feed)))
@@ -193,7 +193,7 @@ class CheckedCalls:
         seconds, output = time_one_call(call)
         outputs = [output]
         del output
-        return _read_and_release(cast("CanCall", self.subject.session), seconds, outputs)
+        return _read_and_release(cast("LocalSession", self.subject.session), seconds, outputs)
 
     def _on_collection(self, phase: str, _info: dict[str, int]) -> None:
         if phase == "start":
@@ -226,7 +226,7 @@ def _seconds_to_call(call: Callable[[], Any]) -> float:
     return (perf_counter_ns() - begin) * 1e-9
 
 
-def _read_and_release(session: CanCall, call: float, outputs: list[Any]) -> ReadingTimes:
+def _read_and_release(session: LocalSession, call: float, outputs: list[Any]) -> ReadingTimes:
     """Read the only output of a list twice, then values that are ready, and release the output."""
     try:
         first, arrays = _seconds_of(lambda: _read_values(session.arrays(outputs[0])))
@@ -240,7 +240,7 @@ def _read_and_release(session: CanCall, call: float, outputs: list[Any]) -> Read
     return ReadingTimes(call=call, first=first, again=again, ready=ready, release=release, size=size)
 
 
-def _seconds_to_read(session: CanCall, arrays: Feed) -> float:
+def _seconds_to_read(session: LocalSession, arrays: Feed) -> float:
     """Return the seconds of reading values that are ready as an output is read."""
     try:
         return _seconds_of(lambda: _read_values(session.arrays(arrays)))[0]

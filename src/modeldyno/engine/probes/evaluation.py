@@ -10,7 +10,7 @@ from modeldyno.base.metrics.doubt import Doubt
 from modeldyno.base.metrics.measurement import Interval, Measurement, SampleScores, pack
 from modeldyno.engine.data import labelled_samples
 from modeldyno.engine.interfaces.probe import Pass
-from modeldyno.engine.interfaces.session import CanCall
+from modeldyno.engine.interfaces.session import LocalSession
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from modeldyno.base.metrics.measurement_plan import Plan
     from modeldyno.engine.interfaces.probe import ProbeContext
 
-needs = CanCall
+needs = LocalSession
 pass_ = Pass.SECOND
 
 
@@ -105,7 +105,7 @@ def _source(subject: ProbeContext) -> str:
 def _outputs(subject: ProbeContext, source: str, most: int | None = None) -> ndarray:
     """Return the first output of all samples, or of as many of the first ones."""
     session, like = subject.session, subject.feeds[0]
-    assert isinstance(session, CanCall)
+    assert isinstance(session, LocalSession)
     samples = labelled_samples.read_samples(source, like)
     data = {name: array[:most] for name, array in samples.items()}
     return labelled_samples.first_outputs(

@@ -24,7 +24,7 @@ from modeldyno.base.stats.units import BYTES, format_quantity
 from modeldyno.engine.data.batches import build_payloads
 from modeldyno.engine.environment import machine
 from modeldyno.engine.interfaces.probe import Pass
-from modeldyno.engine.interfaces.session import CanTrain, HasAllocator, HasMemory
+from modeldyno.engine.interfaces.session import CanTrain, HasMemory
 from modeldyno.engine.probes import static
 from modeldyno.engine.trace.allocations import find_allocated_peak
 from modeldyno.engine.trace.memory_category import ROOM, Category
@@ -215,8 +215,7 @@ def _record_run(subject: ProbeContext, plan: Plan, batch: int) -> AllocationReco
 
 def _has_device_memory(subject: ProbeContext) -> bool:
     """Check whether the model runs on a device with its own memory, which raises an error when it is full."""
-    session: object = subject.session
-    return isinstance(session, HasAllocator)
+    return subject.session is not None and subject.session.peak_reserved() is not None
 
 
 def _total_bytes(call: AllocationRecord, *, limits_process: bool) -> int:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.base.metrics.measurement import Measurement
 from modeldyno.engine.interfaces.probe import Pass
-from modeldyno.engine.interfaces.session import CanCall
+from modeldyno.engine.interfaces.session import LocalSession
 from modeldyno.engine.probes import timing_loop
 from modeldyno.engine.probes.checked_pass import measure_checked_pass
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from modeldyno.base.metrics.measurement_plan import Plan
     from modeldyno.engine.interfaces.probe import ProbeContext
 
-needs = CanCall
+needs = LocalSession
 pass_ = Pass.TIMED
 
 

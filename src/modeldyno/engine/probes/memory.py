@@ -10,7 +10,7 @@ from modeldyno.base.metrics.doubt import Doubt
 from modeldyno.base.metrics.measurement import observed_number
 from modeldyno.base.result.result import Progressed
 from modeldyno.engine.interfaces.probe import Pass
-from modeldyno.engine.interfaces.session import CanCall, CanTrain, HasMemory
+from modeldyno.engine.interfaces.session import CanTrain, HasMemory, LocalSession
 from modeldyno.engine.trace.allocations import allocation_measurements, pair_memory_blocks
 from modeldyno.engine.trace.memory_category import Category
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from modeldyno.engine.interfaces.probe import ProbeContext
     from modeldyno.engine.trace.allocations import AllocationRecord
 
-needs = CanCall
+needs = LocalSession
 pass_ = Pass.SECOND
 CALLS = 8
 """Calls to record, to see what they leave behind; fewer if they take longer than the plan allows."""

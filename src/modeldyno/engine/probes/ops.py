@@ -14,7 +14,7 @@ from modeldyno.base.result.result import Artifact
 from modeldyno.base.result.trace_data import TraceReport
 from modeldyno.base.stats.units import BYTES, format_quantity
 from modeldyno.engine.interfaces.probe import Pass
-from modeldyno.engine.interfaces.session import HasFlow, HasOperators
+from modeldyno.engine.interfaces.session import HasOperators, LocalSession
 from modeldyno.engine.trace.op_events import operator_times, sum_occurrences
 from modeldyno.engine.trace.redundant_ops import find_redundant_ops
 
@@ -115,9 +115,8 @@ _HIDDEN = Doubt(
 
 def _redundant_ops(subject: ProbeContext, plain: float) -> Iterator[TraceReport | Doubt]:
     """Yield the redundant operators; their times are parts of a plain call of `plain` seconds."""
-    session: object = subject.session
-    if not isinstance(session, HasFlow):
-        return
+    session = subject.session
+    assert isinstance(session, LocalSession)
     try:
         flow = session.flow(subject.feeds[0])
     except Exception as error:  # noqa: BLE001 - the measurements stand without the data flow

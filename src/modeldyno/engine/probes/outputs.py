@@ -10,7 +10,7 @@ from modeldyno.base.errors import RequestError
 from modeldyno.base.result.result import Artifact
 from modeldyno.engine.data import outputs
 from modeldyno.engine.interfaces.probe import Pass
-from modeldyno.engine.interfaces.session import CanCall
+from modeldyno.engine.interfaces.session import LocalSession
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from modeldyno.base.metrics.measurement_plan import Plan
     from modeldyno.engine.interfaces.probe import ProbeContext
 
-needs = CanCall
+needs = LocalSession
 pass_ = Pass.SECOND
 
 
@@ -34,7 +34,7 @@ def measure(subject: ProbeContext, plan: Plan) -> Iterator[Artifact]:
     if subject.observation.outputs is None:
         raise RequestError("The probe 'outputs' needs a file; name one with --outputs FILE.npz.")
     session, path = subject.session, Path(subject.observation.outputs)
-    assert isinstance(session, CanCall)
+    assert isinstance(session, LocalSession)
     arrays = session.arrays(subject.calls[0]())
     if not arrays:
         raise RequestError("The model returned no arrays; omit --outputs.")

@@ -12,7 +12,7 @@ from modeldyno.base.clock import perf_counter_ns
 from modeldyno.base.metrics.measurement import Measurement
 from modeldyno.base.metrics.metric import END_TO_END, CallStage
 from modeldyno.engine.interfaces.probe import Pass
-from modeldyno.engine.interfaces.session import CanCall
+from modeldyno.engine.interfaces.session import LocalSession
 from modeldyno.engine.probes import timing_loop
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from modeldyno.base.stats.statistics import Samples
     from modeldyno.engine.interfaces.probe import ProbeContext
 
-needs = CanCall
+needs = LocalSession
 pass_ = Pass.TIMED
 _WHOLE = "the call end to end"
 Step = Callable[[Any], Any]
@@ -55,7 +55,7 @@ def measure(subject: ProbeContext, plan: Plan) -> Iterator[Measurement | Doubt]:
 
 def _calls(subject: ProbeContext) -> tuple[tuple[Any, Mapping[str, Step]], ...]:
     """Return what each distinct call begins with, and its steps by stage."""
-    session = cast("CanCall", subject.session)
+    session = cast("LocalSession", subject.session)
     own: dict[str, Step] = {
         CallStage.COPY: session.prepare,
         CallStage.COMPUTE: _run,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from modeldyno.base.metrics.measurement import Distribution, ratio_number
 from modeldyno.base.stats import statistics
 from modeldyno.engine.interfaces.probe import NoTurns, Pass
-from modeldyno.engine.interfaces.session import CanCall
+from modeldyno.engine.interfaces.session import LocalSession
 from modeldyno.engine.probes import timing_loop
 from modeldyno.engine.probes.checked_pass import measure_checked_pass
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from modeldyno.base.stats.statistics import Samples
     from modeldyno.engine.interfaces.probe import ProbeContext
 
-needs = CanCall
+needs = LocalSession
 pass_ = Pass.TIMED
 BLOCK = 0.01
 """Minimum seconds of a timed block of short calls."""

@@ -6,11 +6,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from modeldyno.base import plugins
-from modeldyno.base.errors import RequestError
 from modeldyno.base.job.load_spec import Load
 from modeldyno.base.result.multi_model import with_model_scope
 from modeldyno.base.result.result import Event
-from modeldyno.engine.interfaces.backend import CanHost
 from modeldyno.engine.interfaces.probe import ProbeContext
 from modeldyno.engine.runtime.session_setup import (
     assume_input_sizes,
@@ -60,10 +58,6 @@ def load_cohosted(
     """
     guests, software = CoHostedModels(), dict(place.software)
     for spec in job.beside:
-        if not isinstance(session, CanHost):
-            raise RequestError(
-                f"The server of backend '{job.backend}' hosts one model only; leave out the others."
-            )
         loader, backend, name = (
             plugins.loader(spec.model.scheme),
             plugins.backend(job.backend),

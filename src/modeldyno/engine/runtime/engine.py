@@ -26,8 +26,7 @@ from modeldyno.base.system.process_tree import list_process_tree, tree_memory
 from modeldyno.engine.data.batches import assumption_doubts, resolve_inputs
 from modeldyno.engine.data.requested_inputs import with_requested_inputs
 from modeldyno.engine.environment import machine
-from modeldyno.engine.interfaces.backend import ChoosesDevice, ConfiguresProcess, TakesOtherInputs
-from modeldyno.engine.interfaces.probe import NO_TURNS, ChecksFirst, Pass, ProbeContext
+from modeldyno.engine.interfaces.probe import NO_TURNS, Pass, ProbeContext
 from modeldyno.engine.runtime.cohosted import CoHostedModels, load_cohosted
 from modeldyno.engine.runtime.events import INTERRUPTED, RunStage, empty_result, event_of, record_measurements
 from modeldyno.engine.runtime.failures import failure_of
@@ -67,7 +66,7 @@ from modeldyno.engine.runtime.stage_functions import StageFunctions, import_stag
 from modeldyno.engine.runtime.time_limit import TimeLimit
 from modeldyno.engine.runtime.waiting import wait_times
 from modeldyno.engine.trace import energy
-from modeldyno.models.interface import Form, HasTools, Looks, Model
+from modeldyno.models.interface import Form, Model
 from modeldyno.models.load_stages import WatchStage, loading
 from modeldyno.models.random_arrays import DEFAULT_DTYPE
 
@@ -315,9 +314,8 @@ def _run_job(
     )
     check_needs(callable_probes, subject, job)
     for name, probe in callable_probes.items():
-        if isinstance(probe, ChecksFirst):
-            with stage(name):
-                probe.check(subject)
+        with stage(name):
+            probe.check(subject)
     samplers += watch_server(opened.session)
     turns.tells(stage.mark)
     passes = {probe.pass_ for probe in callable_probes.values()}
@@ -368,10 +366,9 @@ def _load_and_inspect(
     stage.mark(WatchStage.IDLE)  # takes a second where a device reports its power draw
     stage.mark(WatchStage.BASELINE)
     with stage("load", spent), loading(stage.mark) as account, stage.bound_requests():
-        if used and isinstance(backend, ConfiguresProcess):
+        if used:
             backend.configure_process(job.config)
-        bring = loader.load if used else loader.look if isinstance(loader, Looks) else loader.load
-        model = recalled or load_model(bring, job)
+        model = recalled or load_model(loader.load if used else loader.look, job)
     model = with_source(job, model, "" if recalled else source)
     spent["load"] = max(0.0, spent["load"] - account.described)
     stage.mark(WatchStage.PROFILER)
@@ -392,7 +389,7 @@ def _load_and_inspect(
         sizes=job.sizes,
         load=job.load,
         inspection=job.inspection,
-        device=partial(_device_of, job) if callable_probes else _on_cpu,
+        device=partial(backend.device_of, job.config) if callable_probes else _on_cpu,
         precision=str(job.config.get("precision", "")),
         observation=job.observation,
         postprocess=functions.postprocess,
@@ -431,19 +428,13 @@ def _import_code(
     with stage("import"):
         check_torch(job)
         loader = plugins.loader(job.model.scheme)
-        import_frameworks(loader.tools if isinstance(loader, HasTools) else (), job)
+        import_frameworks(loader.tools, job)
         source = recallable_source(job)
         recalled = recall_model(job, source, needed)
     with stage("import", spent):
         import_frameworks(() if recalled else needed, job)
     with stage("import"):  # later, or what they import would be missing in `load_time`
         return source, recalled, import_stage_functions(job)
-
-
-def _device_of(job: Job) -> str:
-    """Return the device that the model will run on; the CPU where the backend knows no other."""
-    backend = plugins.backend(job.backend)
-    return backend.device_of(job.config) if isinstance(backend, ChoosesDevice) else _on_cpu()
 
 
 def _on_cpu() -> str:
@@ -564,7 +555,7 @@ def _configs(job: Job) -> tuple[Mapping[str, KnobValue], ...]:
 
 def _requested_inputs(job: Job) -> tuple[InputSpec, ...]:
     """Return the requested inputs, unless they are of the user's function, or the backend has its own."""
-    other = job.observation.preprocess or isinstance(plugins.backend(job.backend), TakesOtherInputs)
+    other = job.observation.preprocess or plugins.backend(job.backend).inputs(job.config) is not None
     return () if other else job.inputs
 
 

@@ -13,7 +13,7 @@ from modeldyno.base.errors import RequestError
 from modeldyno.base.job.input_spec import InputSpec
 from modeldyno.base.job.model_ref import ModelIdentity, ModelRef
 from modeldyno.engine.runtime.order import answer, run_order
-from modeldyno.models.interface import Executes, ListsFiles, source_kind
+from modeldyno.models.interface import Executes, source_kind
 
 if TYPE_CHECKING:
     from modeldyno.engine.runtime.supervised_child import ChildLimits
@@ -71,15 +71,7 @@ def _files(loader: Loader, ref: ModelRef) -> list[Path]:
     path = Path(ref.locator).expanduser()
     if loader.executes is Executes.NAMED or not path.exists():
         return []
-    if isinstance(loader, ListsFiles):
-        return list(loader.files(ref))
-    if path.is_dir():
-        return [file for file in sorted(path.rglob("*")) if file.is_file() and not _is_hidden(file, path)]
-    return [path]
-
-
-def _is_hidden(file: Path, root: Path) -> bool:
-    return any(part.startswith(".") for part in file.relative_to(root).parts)
+    return list(loader.files(ref))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from modeldyno.base.metrics.measurement import observed_number
 from modeldyno.base.result.result import Event, Failure, FailureKind
 from modeldyno.engine.data.batches import Payload
 from modeldyno.engine.data.outputs import Sketch, sketch_output
-from modeldyno.engine.interfaces.session import CanCall, HasAllocator, HasConverted, Session
+from modeldyno.engine.interfaces.session import LocalSession, Session
 from modeldyno.engine.runtime.output_content import (
     MOST_BYTES,
     coarse_output,
@@ -54,7 +54,7 @@ def check_outputs(opened: OpenedModel, where: str, stage: RunStage) -> Iterator[
     Each is checked once within a second of calls, the first in any case. A server's answers under load are
     checked by the load generator.
     """
-    if not isinstance(opened.session, CanCall):
+    if not isinstance(opened.session, LocalSession):
         return
     checks = OutputChecks(first=dict(opened.checks.first))
     with stage(where):
@@ -68,8 +68,8 @@ def check_outputs(opened: OpenedModel, where: str, stage: RunStage) -> Iterator[
     yield from _input_doubts(opened, checks)
     if checks.calls:
         yield observed_number("checked_calls", opened.checks.calls + checks.calls)
-    if isinstance(opened.session, HasAllocator):
-        yield observed_number("allocator_reserved", opened.session.peak_reserved())
+    if (reserved := opened.session.peak_reserved()) is not None:
+        yield observed_number("allocator_reserved", reserved)
 
 
 def _changes_inputs(opened: OpenedModel) -> bool:
@@ -79,7 +79,7 @@ def _changes_inputs(opened: OpenedModel) -> bool:
     gives its output at first and another one when used again.
     """
     before, first, session = opened.first_inputs, opened.checks.first.get(0), opened.session
-    if before is None or first is None or not isinstance(session, CanCall):
+    if before is None or first is None or not isinstance(session, LocalSession):
         return False
     feed = opened.payload.feeds[0]
     try:
@@ -99,11 +99,11 @@ def _input_doubts(opened: OpenedModel, checks: OutputChecks) -> Iterator[Doubt]:
     """Yield doubts about outputs that do not follow the inputs: all are alike, or their rows repeat."""
     yield from constant_output(opened.payload.feeds, checks.first)
     session = opened.session
-    if not isinstance(session, CanCall) or not opened.payload.feeds:
+    if not isinstance(session, LocalSession) or not opened.payload.feeds:
         return
     feed, output = opened.payload.feeds[0], checks.whole
     try:
-        if not (isinstance(session, HasConverted) and session.converted) and not _is_narrow(opened.model):
+        if not session.converted and not _is_narrow(opened.model):
             yield from coarse_output(feed, output)
         if repeated_rows(feed, output):
             moved = session.arrays(session.prepare(reverse_rows(feed))())
@@ -149,7 +149,7 @@ def find_output_faults(session: Session, output: Any, where: str, checks: Output
     try:
         arrays = session.arrays(output)
     except ValueError as error:
-        if isinstance(session, CanCall):
+        if isinstance(session, LocalSession):
             raise
         return [first_request_failed(str(error))]
     if not arrays:

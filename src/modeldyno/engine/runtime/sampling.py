@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno.base import plugins
 from modeldyno.base.system.process_tree import ancestors, release_free_memory
-from modeldyno.engine.interfaces.sampler import ReadsServerMetrics, Watch
-from modeldyno.engine.interfaces.session import CanCall, ReportsDevices, Session
+from modeldyno.engine.interfaces.sampler import Watch
+from modeldyno.engine.interfaces.session import ServedSession, Session
 from modeldyno.models.load_stages import WatchStage
 
 if TYPE_CHECKING:
@@ -87,14 +87,14 @@ def watch_server(session: Session) -> list[Watch]:
 
     A server of which neither is known is not watched.
     """
-    if isinstance(session, CanCall):
+    if not isinstance(session, ServedSession):
         return []
     if session.pid is not None:
         watches = start_samplers(session.pid)
     else:
-        sampler: object = plugins.sampler("device")
-        url = session.device_metrics if isinstance(session, ReportsDevices) else ""
-        watches = [sampler.watch_metrics(url)] if url and isinstance(sampler, ReadsServerMetrics) else []
+        url = session.device_metrics
+        watch = plugins.sampler("device").watch_metrics(url) if url else None
+        watches = [] if watch is None else [watch]
     stage_marker(watches)(WatchStage.IDLE)
     return watches
 

@@ -22,27 +22,20 @@ from modeldyno.engine.data.assumed_sizes import assume_sizes
 from modeldyno.engine.data.batches import build_payloads
 from modeldyno.engine.data.outputs import sketch_output
 from modeldyno.engine.environment import machine
-from modeldyno.engine.interfaces.backend import NeedsTorch, RecallsModels, TakesOtherInputs
 from modeldyno.engine.interfaces.session import (
-    CanCall,
-    CanDrive,
-    CanStay,
-    HasConverted,
-    HasDevice,
-    HasDoubts,
-    HasFiles,
-    HasSoftware,
-    HasThreads,
+    LocalSession,
+    RequestSession,
+    ServedSession,
     Session,
+    ThreadSession,
     load_target,
 )
 from modeldyno.engine.runtime.failures import failure_of
 from modeldyno.engine.runtime.output_checks import OpenedModel, find_output_faults, first_request_failed
 from modeldyno.engine.runtime.stage_functions import preprocessed_payload
-from modeldyno.models.interface import ComesFromFiles, Form
+from modeldyno.models.interface import Form
 from modeldyno.models.load_stages import WatchStage
 from modeldyno.models.static.weights import CONVERTED_DTYPES
-from modeldyno.serving.interfaces.client import CountsPrompts, TakesRequests
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -97,20 +90,16 @@ def check_torch(job: Job) -> None:
     Raises:
         RequestError: the server lacks it.
     """
-    backend = plugins.backend(job.backend)
-    if not isinstance(backend, NeedsTorch) or plugins.loader(job.model.scheme).backend != Form.TORCH:
-        return
-    if any(plugins.probe(name).needs is not None for name in job.probes):
-        backend.check_torch(job.config)
+    is_module = plugins.loader(job.model.scheme).backend == Form.TORCH
+    if is_module and any(plugins.probe(name).needs is not None for name in job.probes):
+        plugins.backend(job.backend).check_torch(job.config)
 
 
 def recallable_source(job: Job) -> str:
     """Digest what the model of a Job depends on, if its backend may serve it unloaded; else empty."""
     loader, backend = plugins.loader(job.model.scheme), plugins.backend(job.backend)
     only_served = job.probes == (_LOAD,)  # other probes look at the model itself
-    if not (only_served and isinstance(backend, RecallsModels) and isinstance(loader, ComesFromFiles)):
-        return ""
-    return loader.source_digest(job.model)
+    return loader.source_digest(job.model) if only_served and backend.recalls else ""
 
 
 def recall_model(job: Job, source: str, modules: tuple[str, ...]) -> Model | None:
@@ -121,7 +110,7 @@ def recall_model(job: Job, source: str, modules: tuple[str, ...]) -> Model | Non
         import_frameworks(modules, job)
         return load_model(plugins.loader(job.model.scheme).load, job)
 
-    return backend.recall(source, load) if source and isinstance(backend, RecallsModels) else None
+    return backend.recall(source, load) if source else None
 
 
 def with_source(job: Job, model: Model, source: str) -> Model:
@@ -186,7 +175,11 @@ def _call_with_assumed_sizes(
         except Exception as error:
             refused.append((model.assumed, " ".join(str(error).split())))
             late = perf_counter() - begin > _SIZE_GUESS_TIME
-            if late or isinstance(error, (ModelDynoError, MemoryError)) or not isinstance(session, CanCall):
+            if (
+                late
+                or isinstance(error, (ModelDynoError, MemoryError))
+                or not isinstance(session, LocalSession)
+            ):
                 raise
             if payload.makers:
                 raise
@@ -247,11 +240,11 @@ def payload_of(job: Job, model: Model, backend: Backend, preprocess: Model | Non
         )
     if preprocess is not None:
         return preprocessed_payload(preprocess, job, model)
-    if isinstance(backend, TakesOtherInputs):
+    if (inputs := backend.inputs(job.config)) is not None:
         model = replace(
             model,
-            inputs=backend.inputs(model, job.config),
-            takes_requests=isinstance(backend, TakesRequests) and backend.takes_requests,
+            inputs=inputs,
+            takes_requests=backend.takes_requests,
             optional=(),
             encode=None,
             example=None,
@@ -269,14 +262,14 @@ def first_call(session: Session, payload: Payload, model: Model, stage: RunStage
     """
     prepared = _prepare_calls(session, payload, load)
     call = next(prepared)
-    inputs = sketch_output(payload.feeds[0]) if payload.feeds and isinstance(session, CanCall) else None
+    inputs = sketch_output(payload.feeds[0]) if payload.feeds and isinstance(session, LocalSession) else None
     begin = perf_counter()
     failure, output = None, None
     try:
         with stage.bound_requests():
             output = call()
     except Exception as error:
-        if not isinstance(session, CanDrive):
+        if not isinstance(session, ThreadSession):
             raise
         # A flaky client may fail its first call; the load shows whether it always does.
         failure = first_request_failed(failure_of(error, "first call").message)
@@ -285,8 +278,7 @@ def first_call(session: Session, payload: Payload, model: Model, stage: RunStage
     opened = OpenedModel(
         session=session, payload=payload, calls=(call, *prepared), model=model, first_inputs=inputs
     )
-    doubts = session.doubts if isinstance(session, HasDoubts) else ()
-    opened.events += [*payload.doubts, *doubts]
+    opened.events += [*payload.doubts, *session.doubts]
     opened.events += _config_files(session)
     if failure is not None:
         opened.events.append(failure)
@@ -299,47 +291,47 @@ def first_call(session: Session, payload: Payload, model: Model, stage: RunStage
 
 def _config_files(session: Session) -> Iterator[Event]:
     """Yield the configuration files of a server, so that they can be reused."""
-    for name, text in session.files if isinstance(session, HasFiles) else ():
+    for name, text in session.files:
         digest = f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
         yield Artifact(name=name, path="", digest=digest, text=text)
 
 
 def _prompt_tokens(session: Session, output: Any) -> Iterator[Event]:
     """Yield the number of tokens of a prompt, which only the server knows of a text."""
-    if isinstance(session, CountsPrompts) and (count := session.prompt_tokens(output)) >= 0:
+    if isinstance(session, ServedSession) and (count := session.prompt_tokens(output)) >= 0:
         yield observed_number("prompt_tokens", count)
 
 
 def with_session_info(place: Environment, session: Session) -> Environment:
     """Add what a session knows of its environment: the device, its threads, the versions of a server."""
-    device = {"device": session.device} if isinstance(session, HasDevice) else {}
-    threads = {"threads": session.threads} if isinstance(session, HasThreads) else {}
-    software = session.software if isinstance(session, HasSoftware) else {}
+    device = {"device": session.device} if session.device else {}
+    threads = {"threads": session.threads} if session.threads else {}
     return replace(
         place,
         conditions={**place.conditions, **device, **threads},
-        software={**place.software, **software},
+        software={**place.software, **(session.software or {})},
     )
 
 
 def _prepare_calls(session: Session, payload: Payload, load: Load) -> Iterator[Callable[[], Any]]:
     """Prepare a call of each payload; for a server, one request, to see whether it answers."""
-    if isinstance(session, CanCall):
+    if isinstance(session, LocalSession):
         yield from map(session.prepare, payload.feeds)
-    elif isinstance(session, CanDrive):
+    elif isinstance(session, ThreadSession):
         yield session.calls(payload.feeds)[0]
     else:
         from modeldyno.serving.loadgen.driver_pool import send_once  # only servers need it
 
+        assert isinstance(session, RequestSession)
         # Our own server may load the model on the first request.
-        cold = isinstance(session, CanStay) and session.started_server() is not None
+        cold = session.started_server() is not None
         timeout = max(load.timeout, Load().timeout) if cold else load.timeout
         yield partial(send_once, load_target(session, payload.feeds[:1], load), timeout=timeout)
 
 
 def conversion_doubts(job: Job, session: Session, model: Model) -> Iterator[Event]:
     """Doubt an unasked conversion, and an analysis of the model as stored beside a converted one."""
-    converted = session.converted if isinstance(session, HasConverted) else ""
+    converted = session.converted
     if converted and "precision" not in job.config:
         yield doubt.unasked_precision_doubt(converted)
     analysed_so = model.converts and converted in CONVERTED_DTYPES

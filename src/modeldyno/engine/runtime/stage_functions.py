@@ -17,7 +17,7 @@ from modeldyno.base.job.input_spec import BATCH, InputSpec
 from modeldyno.base.job.model_ref import LIVE, ModelRef
 from modeldyno.engine.data.batches import build_payloads, resolve_inputs
 from modeldyno.engine.data.requested_inputs import with_named_inputs
-from modeldyno.engine.interfaces.session import CanCall
+from modeldyno.engine.interfaces.session import LocalSession
 from modeldyno.models.interface import Feed, Model
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def _feed_makers(function: Model, job: Job, model: Model) -> Iterator[Callable[[
     with _naming("pre"):
         raw_feeds = _raw_feeds(function, job)
     with plugins.backend("python").open(function, {}) as session:
-        assert isinstance(session, CanCall)
+        assert isinstance(session, LocalSession)
         for feed in raw_feeds:
             make = session.prepare({name: _as_texts(array) for name, array in feed.items()})
             yield partial(_make_feed, make, names)

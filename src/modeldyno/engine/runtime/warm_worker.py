@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from modeldyno.base import plugins
 from modeldyno.base.job.job import Job
 from modeldyno.base.metrics.measurement_plan import Plan
-from modeldyno.engine.interfaces.backend import ServesWithin
 from modeldyno.engine.runtime.child_process import ChildProcess
 from modeldyno.engine.runtime.interrupts import counted_interrupts
 from modeldyno.engine.runtime.time_limit import TimeLimit
@@ -94,7 +93,7 @@ class WarmWorker:
 def _is_within(job: Job) -> bool:
     """Return whether the server of a Job runs in the child itself."""
     backend = plugins.backend(job.backend)
-    return isinstance(backend, ServesWithin) and backend.serves_within(job.config)
+    return backend.serves_within(job.config)
 
 
 def _shared_part(job: Job) -> Job:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from modeldyno.sweeps.study.study import Study
 
 requires = ("tensorboard",)
+takes_studies = True
 
 
 def export(document: Result, target: str) -> str:

@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,10 +16,10 @@ from modeldyno.base.job.knob import BATCH_SIZE, Knob, count_knob
 from modeldyno.base.metrics.doubt import Doubt
 from modeldyno.engine.interfaces.request_target import Endpoint
 from modeldyno.engine.interfaces.server_stats import ServerCounters
-from modeldyno.engine.interfaces.session import StartedServer
+from modeldyno.engine.interfaces.session import RequestSession, StartedServer
 from modeldyno.models.interface import Form
 from modeldyno.serving.backends.shared_regions import SharedRegions
-from modeldyno.serving.interfaces.client import Client, CountsPrompts, TellsWhyTextEnds, sequence_target
+from modeldyno.serving.interfaces.client import Client
 from modeldyno.serving.servers import tcp_ports
 from modeldyno.serving.servers.admin_client import AdminClient
 from modeldyno.serving.servers.server_process import ServerProcess, run_server
@@ -213,8 +212,8 @@ def need_torch(form: str, name: str, title: str, packages: Mapping[str, str]) ->
 
 
 @dataclass(slots=True, kw_only=True)
-class Session:
-    """A model on a server; implements `CanSend` and `CanStay`."""
+class ServerSession(RequestSession):
+    """A model on a server, which may stay."""
 
     client: Client
     endpoint: Endpoint
@@ -239,9 +238,7 @@ class Session:
 
     def sequence_target(self, feeds: Sequence[Feed]) -> Target:
         """Turn each payload into a request of a sequence."""
-        return self.regions.target(
-            self.client, feeds, self.endpoint, make=partial(sequence_target, self.client)
-        )
+        return self.regions.target(self.client, feeds, self.endpoint, make=self.client.sequence_target)
 
     def arrays(self, output: Reply) -> Feed:
         """Parse an answer into named arrays."""
@@ -250,11 +247,11 @@ class Session:
 
     def prompt_tokens(self, reply: Reply) -> int:
         """Return the number of prompt tokens that an answer reports; -1 if unknown."""
-        return self.client.prompt_tokens(reply) if isinstance(self.client, CountsPrompts) else -1
+        return self.client.prompt_tokens(reply)
 
     def finish_reason(self, reply: Reply) -> str:
         """Return why a generated text ended; empty if unknown."""
-        return self.client.finish_reason(reply) if isinstance(self.client, TellsWhyTextEnds) else ""
+        return self.client.finish_reason(reply)
 
     def ended(self) -> str:
         """Describe how and why the server ended by itself; empty while it runs, or if it is not ours."""
@@ -280,8 +277,8 @@ class Session:
 
 
 @dataclass(slots=True, kw_only=True)
-class SessionWithStats(Session):
-    """A model on a server with statistics; implements `HasServerStats` and `CountsInstances`, too."""
+class SessionWithStats(ServerSession):
+    """A model on a server that reports statistics."""
 
     counters: Callable[[], ServerCounters]
     instances: Mapping[str, int] = field(default_factory=dict)
@@ -300,8 +297,8 @@ class SessionWithStats(Session):
 
 @contextmanager
 def open_server_session(
-    launch: Launch, at: str, session: Callable[[ServerProcess, AdminClient], Session]
-) -> Iterator[Session]:
+    launch: Launch, at: str, session: Callable[[ServerProcess, AdminClient], ServerSession]
+) -> Iterator[ServerSession]:
     """Run a server and open a session on it.
 
     Args:

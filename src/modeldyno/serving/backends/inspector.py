@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from modeldyno.base.errors import RequestError
 from modeldyno.engine.backends.output_leaves import finished_leaves, has_attributes
+from modeldyno.engine.interfaces.session import ThreadSession
 from modeldyno.models.interface import Form
 
 if TYPE_CHECKING:
@@ -33,17 +34,14 @@ class Inspector(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Session:
+class InspectorSession(ThreadSession):
     """A running inspector; its server was not started by us."""
 
     inspector: Inspector
+    samples: int
+    """In a request."""
     pid: int | None = None
     """Of the server, where it is known."""
-
-    @property
-    def samples(self) -> int:
-        """Samples in a request."""
-        return self.inspector.batch_size
 
     def calls(self, feeds: Sequence[Feed]) -> Sequence[Callable[[], Any]]:
         """Return callables that send one request each, of the inspector's own data."""
@@ -61,7 +59,7 @@ def check(config: Mapping[str, KnobValue]) -> None:
 
 
 @contextmanager
-def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:
+def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[InspectorSession]:
     """Open a session.
 
     Raises:
@@ -73,4 +71,6 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:
             f"{model.identity.name} is not an inspector: it lacks calls() or batch_size; subclass "
             "modeldyno.compat.BaseModelInspector."
         )
-    yield Session(inspector=model.value, pid=getattr(model.value, "server_pid", None))
+    inspector = model.value
+    pid = getattr(inspector, "server_pid", None)
+    yield InspectorSession(inspector=inspector, samples=inspector.batch_size, pid=pid)

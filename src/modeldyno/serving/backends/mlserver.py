@@ -13,7 +13,7 @@ from modeldyno.base import plugins
 from modeldyno.engine.interfaces.request_target import Endpoint
 from modeldyno.models.interface import Form
 from modeldyno.serving.backends import base, export_cache, model_files
-from modeldyno.serving.backends.base import Session, SessionWithStats
+from modeldyno.serving.backends.base import ServerSession, SessionWithStats
 from modeldyno.serving.servers import install, prometheus_text, tcp_ports
 from modeldyno.serving.servers.paths import INSIDE
 from modeldyno.serving.servers.server_process import Launch, http_ready
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 requires: tuple[str, ...] = ()
 accepts = model_files.accepts
 serves = True
+recalls = True
 recall = export_cache.recall
 
 _INTERFACES = ("http", "grpc", "metrics")
@@ -81,7 +82,7 @@ def check_torch(_config: Mapping[str, KnobValue]) -> None:
 
 
 @contextmanager
-def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:
+def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[ServerSession]:
     """Start a server for the model.
 
     Raises:
@@ -128,7 +129,7 @@ def _session(
     versions: dict[str, str],
     server: ServerProcess,
     control: AdminClient,
-) -> Session:
+) -> ServerSession:
     protocol = str(config["protocol"])
     return SessionWithStats(
         client=plugins.client(_CLIENTS[protocol]),

@@ -19,7 +19,7 @@ from modeldyno.base.job.knob import Knob
 from modeldyno.engine.interfaces.request_target import Endpoint
 from modeldyno.models.interface import Form
 from modeldyno.serving.backends import base, remote
-from modeldyno.serving.backends.base import Session, SessionWithStats
+from modeldyno.serving.backends.base import ServerSession, SessionWithStats
 from modeldyno.serving.servers import install, prometheus_text, tcp_ports
 from modeldyno.serving.servers.server_process import Launch, http_ready
 
@@ -73,14 +73,14 @@ def check(config: Mapping[str, KnobValue]) -> None:
         )
 
 
-def inputs(model: Model, config: Mapping[str, KnobValue]) -> tuple[InputSpec, ...]:
+def inputs(config: Mapping[str, KnobValue]) -> tuple[InputSpec, ...]:
     """Return the inputs of a request, in place of the model's own: text, which the server tokenises."""
-    del model, config
+    del config
     return plugins.client(_PROTOCOL).inputs(None, Endpoint(host=tcp_ports.LOOPBACK, port=0))
 
 
 @contextmanager
-def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:
+def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[ServerSession]:
     """Start the server.
 
     Raises:
@@ -114,7 +114,7 @@ def _session(
     engine: install.InstalledServer | None,
     server: ServerProcess,
     control: AdminClient,
-) -> Session:
+) -> ServerSession:
     fields: dict[str, Any] = {
         "client": plugins.client(_PROTOCOL),
         "endpoint": Endpoint(
@@ -132,7 +132,7 @@ def _session(
     return (
         SessionWithStats(counters=lambda: _read_counters(control), **fields)
         if _has_vllm_metrics(control)
-        else Session(**fields)
+        else ServerSession(**fields)
     )
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,15 +18,12 @@ from modeldyno.base.job.knob import BATCH_SIZE, Knob
 from modeldyno.base.system.process_tree import ancestors
 from modeldyno.engine.environment.listening import serving_process
 from modeldyno.engine.interfaces.request_target import Endpoint
+from modeldyno.engine.interfaces.session import RequestSession
 from modeldyno.models.interface import Form
 from modeldyno.serving.backends.request_knobs import COMPRESSION_KNOB, SHARED_MEMORY_KNOB
 from modeldyno.serving.backends.shared_regions import SharedRegions
 from modeldyno.serving.interfaces.client import (
     Client,
-    CountsPrompts,
-    CountsWork,
-    TellsWhyTextEnds,
-    sequence_target,
 )
 from modeldyno.serving.load.endpoint_url import unknown_model
 from modeldyno.serving.loadgen.single_request import send_once
@@ -141,13 +137,13 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[_Session]:
     client = plugins.client(endpoint.protocol)
     endpoint = replace(endpoint, options={**endpoint.options, **options})
     pid = serving_process(endpoint.host, endpoint.port)
-    make_session = _SessionWithStatistics if _has_statistics(client, endpoint) else _Session
-    session = make_session(
+    session = _Session(
         client=client,
         endpoint=endpoint,
         bodies=_bodies(config),
         pid=None if pid in {os.getpid(), *ancestors(_OURS)} else pid,
         device_metrics=_device_metrics(model, endpoint) if pid is None else "",
+        has_statistics=_has_statistics(client, endpoint),
     )
     with closing(session.regions):
         yield session
@@ -163,7 +159,7 @@ def _device_metrics(model: Model, endpoint: Endpoint) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Session:
+class _Session(RequestSession):
     client: Client
     endpoint: Endpoint
     bodies: tuple[bytes, ...] = ()
@@ -174,6 +170,7 @@ class _Session:
     """Inputs in shared memory."""
     device_metrics: str = ""
     """Where a server on another machine reports its devices."""
+    has_statistics: bool = False
 
     def target(self, feeds: Sequence[Feed]) -> Target:
         """Turn each payload into a request."""
@@ -182,9 +179,7 @@ class _Session:
 
     def sequence_target(self, feeds: Sequence[Feed]) -> Target:
         """Turn each payload into a request of a sequence."""
-        return self.regions.target(
-            self.client, feeds, self.endpoint, make=partial(sequence_target, self.client)
-        )
+        return self.regions.target(self.client, feeds, self.endpoint, make=self.client.sequence_target)
 
     def arrays(self, output: Reply) -> Feed:
         """Parse an answer; if it says that there is no such model, name those that there are."""
@@ -219,11 +214,15 @@ class _Session:
 
     def prompt_tokens(self, reply: Reply) -> int:
         """Return the number of prompt tokens that an answer reports; -1 if unknown."""
-        return self.client.prompt_tokens(reply) if isinstance(self.client, CountsPrompts) else -1
+        return self.client.prompt_tokens(reply)
 
     def finish_reason(self, reply: Reply) -> str:
         """Return why a generated text ended; empty if unknown."""
-        return self.client.finish_reason(reply) if isinstance(self.client, TellsWhyTextEnds) else ""
+        return self.client.finish_reason(reply)
+
+    def account(self) -> ServerCounters:
+        """Read the model's counters."""
+        return _read_statistics(self.client, self.endpoint)
 
     def _models(self) -> tuple[str, ...]:
         """Query the server for its models."""
@@ -239,19 +238,9 @@ class _Session:
         return () if server is None else server.models
 
 
-class _SessionWithStatistics(_Session):
-    """A session on a server that reports statistics."""
-
-    __slots__ = ()
-
-    def account(self) -> ServerCounters:
-        """Read the model's counters."""
-        return _read_statistics(self.client, self.endpoint)
-
-
 def _has_statistics(client: Client, endpoint: Endpoint) -> bool:
     """Ask whether the server reports statistics."""
-    if not isinstance(client, CountsWork):
+    if client.statistics(endpoint) is None:
         return False
     try:
         _read_statistics(client, endpoint)
@@ -261,8 +250,9 @@ def _has_statistics(client: Client, endpoint: Endpoint) -> bool:
 
 
 def _read_statistics(client: Client, endpoint: Endpoint) -> ServerCounters:
-    assert isinstance(client, CountsWork)
-    reply = send_once(client.statistics(endpoint), timeout=_STATISTICS_TIMEOUT)
+    request = client.statistics(endpoint)
+    assert request is not None
+    reply = send_once(request, timeout=_STATISTICS_TIMEOUT)
     try:
         return client.account(reply, endpoint)
     except ValueError as error:

@@ -9,7 +9,6 @@ from multiprocessing.shared_memory import SharedMemory
 from typing import TYPE_CHECKING
 
 from modeldyno.base.errors import RequestError
-from modeldyno.serving.interfaces.client import SharesMemory
 from modeldyno.serving.loadgen.single_request import send_once
 
 if TYPE_CHECKING:
@@ -57,11 +56,11 @@ class SharedRegions:
 
     def _share(self, client: Client, feeds: Sequence[Feed], endpoint: Endpoint) -> Endpoint:
         """Put the inputs into a region, make one for the outputs; return the endpoint with their names."""
-        if not isinstance(client, SharesMemory):
+        content = client.memory_content(feeds)
+        if content is None:
             raise RequestError(
                 f"The protocol {endpoint.protocol} has no shared memory; leave out shared_memory."
             )
-        content = client.memory_content(feeds)
         inputs = self._register(client, endpoint, content, len(content))
         shared = replace(endpoint, options={**endpoint.options, "region": inputs.name})
         if endpoint.options[SHARED_MEMORY] == SYSTEM_BOTH:
@@ -78,13 +77,13 @@ class SharedRegions:
         Raises:
             ValueError: (a phrase) the reply is none, or an error.
         """
-        if endpoint.model not in self._outputs or not isinstance(client, SharesMemory):
+        if endpoint.model not in self._outputs:
             return client.arrays(reply)
         memory, shared = self._outputs[endpoint.model]
         assert memory.buf is not None
         return client.memory_arrays(reply, shared, memory.buf)
 
-    def _register(self, client: SharesMemory, endpoint: Endpoint, content: bytes, size: int) -> SharedMemory:
+    def _register(self, client: Client, endpoint: Endpoint, content: bytes, size: int) -> SharedMemory:
         """Make a region with this content, and have the server know it."""
         memory = SharedMemory(create=True, size=max(1, size))
         self._open.append((memory, client.unregister_memory(endpoint, memory.name)))

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from modeldyno.base.job.knob import KnobValue
     from modeldyno.models.interface import Model
-    from modeldyno.serving.backends.base import Session
+    from modeldyno.serving.backends.base import ServerSession
     from modeldyno.serving.servers.admin_client import AdminClient
     from modeldyno.serving.servers.server_process import Ports, ServerProcess
 
@@ -77,7 +77,7 @@ def check(config: Mapping[str, KnobValue]) -> None:
 
 
 @contextmanager
-def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:
+def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[ServerSession]:
     """Start a server for the model.
 
     Raises:
@@ -159,10 +159,10 @@ def _batching(config: Mapping[str, KnobValue]) -> str:
 
 def _session(
     config: Mapping[str, KnobValue], name: str, signature: str, server: ServerProcess, control: AdminClient
-) -> Session:
+) -> ServerSession:
     protocol = _CLIENTS[str(config["protocol"])]
     container = find_container(Path(server.folder).name)
-    return base.Session(
+    return base.ServerSession(
         client=plugins.client(protocol),
         endpoint=Endpoint(
             host=tcp_ports.LOOPBACK,

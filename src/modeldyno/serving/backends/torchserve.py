@@ -14,7 +14,7 @@ from modeldyno.base import plugins
 from modeldyno.base.job.knob import Knob
 from modeldyno.engine.interfaces.request_target import Endpoint
 from modeldyno.serving.backends import base, export_cache, model_files
-from modeldyno.serving.backends.base import Session, SessionWithStats
+from modeldyno.serving.backends.base import ServerSession, SessionWithStats
 from modeldyno.serving.servers import install, prometheus_text, tcp_ports
 from modeldyno.serving.servers.admin_client import AdminClient
 from modeldyno.serving.servers.paths import INSIDE
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 requires: tuple[str, ...] = ()
 accepts = model_files.accepts
 serves = True
+recalls = True
 recall = export_cache.recall
 
 _INTERFACES = ("http", "management", "metrics", "grpc", "grpc_management")
@@ -97,7 +98,7 @@ _OWN_VARIABLES = {"TS_CONFIG_FILE": "", "LOG_LOCATION": "logs", "METRICS_LOCATIO
 
 
 @contextmanager
-def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:
+def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[ServerSession]:
     """Start a server for the model.
 
     Raises:
@@ -152,7 +153,7 @@ def _command(folder: Path, java: list[str], engine: InstalledServer) -> list[str
 
 def _session(
     name: str, versions: dict[str, str], workers: int, server: ServerProcess, control: AdminClient
-) -> Session:
+) -> ServerSession:
     return SessionWithStats(
         client=plugins.client("torchserve"),
         endpoint=Endpoint(

@@ -19,6 +19,7 @@ from modeldyno.base import plugins
 from modeldyno.base.errors import MissingExtra, RequestError
 from modeldyno.base.job.knob import REQUEST_TRACE
 from modeldyno.base.metrics.doubt import Doubt
+from modeldyno.engine.interfaces.session import ThreadSession
 from modeldyno.models.interface import Form
 from modeldyno.serving.backends import base, export_cache, model_files, triton_ensembles, triton_knobs
 from modeldyno.serving.backends.base import SessionWithStats
@@ -29,7 +30,6 @@ from modeldyno.serving.backends.triton_remote import (
     server_version,
     sum_model_stats,
 )
-from modeldyno.serving.interfaces.client import NumbersRequests
 from modeldyno.serving.servers import (
     pbtxt,
     tcp_ports,
@@ -51,12 +51,14 @@ if TYPE_CHECKING:
     from modeldyno.engine.interfaces.request_target import Target
     from modeldyno.engine.interfaces.server_stats import ServerCounters
     from modeldyno.models.interface import Feed, Model
-    from modeldyno.serving.backends.base import Session
+    from modeldyno.serving.backends.base import ServerSession
     from modeldyno.serving.servers.server_process import Ports, ServerProcess
 
 requires: tuple[str, ...] = ()
 accepts = model_files.accepts | {Form.REPOSITORY}
 serves = True
+deploys = True
+recalls = True
 recall = export_cache.recall
 knobs = triton_knobs.knobs
 space = triton_knobs.space
@@ -89,7 +91,7 @@ def check_torch(config: Mapping[str, KnobValue]) -> None:
 
 
 @contextmanager
-def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session | InProcessSession]:
+def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[ServerSession | InProcessSession]:
     """Have a server load the model and open a session on it.
 
     Raises:
@@ -152,7 +154,7 @@ def configuration(model: Model, config: Mapping[str, KnobValue]) -> str:
 
 
 @contextmanager
-def _start_server(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:
+def _start_server(model: Model, config: Mapping[str, KnobValue]) -> Iterator[ServerSession]:
     """Start a server, as a program or in a container."""
     name = triton_ensembles.triton_model_name(model)
     contained = config.get("launch") in triton.CONTAINERS
@@ -238,7 +240,7 @@ def _session(
     configs: list[Config],
     server: ServerProcess,
     control: AdminClient,
-) -> Session:
+) -> ServerSession:
     config_of_model, name = configs[0], str(configs[0]["name"])
     return CohostingSession(
         **_of_models(config, configs, server, control),
@@ -300,7 +302,7 @@ def _container_pid(program: str, server: ServerProcess) -> int | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InProcessSession:
+class InProcessSession(ThreadSession):
     """A model of a server in this process."""
 
     server: InProcessTriton
@@ -356,7 +358,7 @@ def open_in_process(model: Model, config: Mapping[str, KnobValue]) -> Iterator[I
 
 @dataclass(slots=True, kw_only=True)
 class CohostingSession(SessionWithStats):
-    """A session on a Triton that we started; implements `CanHost` and `TracesRequests`, too."""
+    """A session on a Triton that we started."""
 
     native: bool
     """Whether the server has the ONNX Runtime backend."""
@@ -368,9 +370,7 @@ class CohostingSession(SessionWithStats):
 
     def target(self, feeds: Sequence[Feed]) -> Target:
         """Turn each payload into a request, which bears an id if it may be traced."""
-        client, make = self.client, None
-        if self.trace is not None and isinstance(client, NumbersRequests):
-            make = client.numbered_target
+        make = self.client.target if self.trace is None else self.client.numbered_target
         return self.regions.target(self.client, feeds, self.endpoint, make=make)
 
     @contextmanager

@@ -16,7 +16,7 @@ from modeldyno.base.errors import RequestError
 from modeldyno.base.metrics.doubt import Doubt
 from modeldyno.engine.interfaces.request_target import Tls
 from modeldyno.serving.backends import base, model_files, triton_knobs
-from modeldyno.serving.backends.base import Session, SessionWithStats
+from modeldyno.serving.backends.base import ServerSession, SessionWithStats
 from modeldyno.serving.load import endpoint_url
 from modeldyno.serving.servers import (
     admin_client,
@@ -40,7 +40,7 @@ _GRPC_PORT = 8001
 
 
 @contextmanager
-def open_remote_triton(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:
+def open_remote_triton(model: Model, config: Mapping[str, KnobValue]) -> Iterator[ServerSession]:
     """Load the model into a running Triton; unload it on exit.
 
     Raises:

@@ -18,7 +18,6 @@ from modeldyno.base.job.model_ref import ModelIdentity
 from modeldyno.engine.interfaces.request_target import ServerInfo, Transport
 from modeldyno.models.interface import Executes, Form, Model
 from modeldyno.models.loaders import digest
-from modeldyno.serving.interfaces.client import ListsModels, TakesRequests
 from modeldyno.serving.load import endpoint_url
 from modeldyno.serving.loadgen.single_request import send_once
 from modeldyno.serving.loadgen.tls import TlsError, missing_tls
@@ -85,7 +84,7 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
         form=Form.REMOTE,
         value=endpoint,
         inputs=inputs,
-        takes_requests=isinstance(client, TakesRequests) and client.takes_requests,
+        takes_requests=client.takes_requests,
         undeclared=not inputs,
     )
 
@@ -165,10 +164,11 @@ def _greet(client: Client, endpoint: Endpoint) -> ServerInfo | None:
 
 def _list_models(client: Client, endpoint: Endpoint, server: ServerInfo) -> tuple[str, ...]:
     """List the server's models, where it lists them."""
-    if server.models or not isinstance(client, ListsModels):
+    request = client.listing(endpoint)
+    if server.models or request is None:
         return server.models
     try:
-        return client.listed(send_once(client.listing(endpoint), timeout=_TIMEOUT))
+        return client.listed(send_once(request, timeout=_TIMEOUT))
     except OSError:
         return ()
 

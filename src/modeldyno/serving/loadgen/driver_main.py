@@ -13,7 +13,7 @@ import resource
 import signal
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from modeldyno.base.errors import ModelDynoError
 from modeldyno.base.system.process_tree import end_with_parent
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from modeldyno.engine.interfaces.request_target import Target
-    from modeldyno.serving.interfaces.client import CarriesSequences, Client
+    from modeldyno.serving.interfaces.client import Client
     from modeldyno.serving.loadgen.driver_protocol import DriverCommand
     from modeldyno.serving.loadgen.request import Carrier
     from modeldyno.serving.loadgen.sequences import OpenSequences
@@ -160,7 +160,7 @@ def _sequences(command: DriverCommand) -> OpenSequences:
     from modeldyno.base import plugins  # only they need it
     from modeldyno.serving.loadgen.sequences import OpenSequences  # see above
 
-    client = cast("CarriesSequences", plugins.client(command.target.protocol))
+    client = plugins.client(command.target.protocol)
     streams = command.target.streams or (len(command.target.messages),)
     return OpenSequences(
         command.load, command.share, streams, client.sequence_mark,

@@ -13,7 +13,6 @@ from modeldyno.base.errors import ModelDynoError
 from modeldyno.base.identity import new_identity
 from modeldyno.base.result.result import Loaded, SecondPassed
 from modeldyno.serving.load.load_seconds import LiveLoad, add_second
-from modeldyno.stores.interface import KeepsLiveLoads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -91,7 +90,7 @@ class LoadDisplay:
         assert self._open is not None
         try:
             with self._open() as store:
-                while isinstance(store, KeepsLiveLoads) and (state := self._states.get()) is not None:
+                while (state := self._states.get()) is not None:
                     for newest in self._newest(state):
                         store.put_live_load(newest)
         except ModelDynoError:

@@ -27,19 +27,14 @@ from modeldyno.base.result.trace_data import TraceReport
 from modeldyno.engine.data import outputs
 from modeldyno.engine.interfaces.probe import Pass
 from modeldyno.engine.interfaces.session import (
-    CanDrive,
-    CanSend,
-    CountsInstances,
-    HasServerStats,
-    IsServed,
-    MayEnd,
-    TracesRequests,
+    RequestSession,
+    ServedSession,
+    ThreadSession,
     load_target,
 )
 from modeldyno.engine.probes import timing_loop
 from modeldyno.models.interface import ExpectedOutputs
 from modeldyno.profiling import latency_breakdown
-from modeldyno.serving.interfaces.client import TellsWhyTextEnds
 from modeldyno.serving.load import load_analysis, request_stages, stream_doubts
 from modeldyno.serving.load.load_seconds import load_seconds
 from modeldyno.serving.load.stream_doubts import TextRequest
@@ -59,7 +54,7 @@ if TYPE_CHECKING:
     from modeldyno.serving.load.steady_window import SteadyWindow
     from modeldyno.serving.loadgen.running_load import RunningLoad
 
-needs = IsServed
+needs = ServedSession
 pass_ = Pass.TIMED
 
 
@@ -112,7 +107,10 @@ def _run_loads(subject: ProbeContext, plan: Plan, spools: ExitStack) -> Iterator
 
     def drive(index: int, spool: RecordSpool) -> _FinishedLoad:
         name, model_subject = subjects[index]
-        session, load = cast("CanSend | CanDrive", model_subject.session), model_subject.load or Load()
+        session, load = (
+            cast("RequestSession | ThreadSession", model_subject.session),
+            model_subject.load or Load(),
+        )
         try:
             unlimited = replace(load, requests=None)
             with _start_load(session, model_subject, unlimited, plan.seed) as (
@@ -121,8 +119,7 @@ def _run_loads(subject: ProbeContext, plan: Plan, spools: ExitStack) -> Iterator
                 text_request,
             ):
                 monitor = LoadMonitor(driven=driven, session=session, load=load, tape=spool)
-                if isinstance(session, TracesRequests):
-                    monitor.trace, monitor.messages = session.trace, messages
+                monitor.trace, monitor.messages = session.trace, messages
                 if not name:  # a page shows the measured model; others are on the same server
                     monitor.watch = model_subject.watch
                 paced = monitor.pace_load(model_subject, plan)
@@ -133,7 +130,7 @@ def _run_loads(subject: ProbeContext, plan: Plan, spools: ExitStack) -> Iterator
                 ending = monitor.stop()
         finally:
             done[index].set()  # whatever went wrong, the others must not wait for it
-        own = session.samples if isinstance(session, CanDrive) else None
+        own = session.samples if isinstance(session, ThreadSession) else None
         samples = model_subject.samples if own is None else own
         return _FinishedLoad(
             name=name,
@@ -166,16 +163,15 @@ def _report(finished: _FinishedLoad, plan: Plan, since: int) -> Iterator[Measure
     error_text = _first_error(ending.faults, monitor.session) or ending.failure
     measured = list(_window_measurements(window, finished.paced, plan, error_text))
     yield from measured
-    if isinstance(monitor.session, CountsInstances):
-        for name, count in monitor.session.instances.items():
-            yield observed_number("instances", count, scope=name)
-    if not readings and isinstance(monitor.session, HasServerStats):
+    for name, count in (monitor.session.instances or {}).items():
+        yield observed_number("instances", count, scope=name)
+    if not readings and monitor.session.has_statistics:
         yield _NO_ACCOUNT
     elif readings and load_analysis.void_reason(window) != SATURATED:
         # when saturated, its work is not that of the requested load
         yield from _server_measurements(readings, full_window)
         yield from request_stages.measurements(window, monitor.stamps)
-    reasons = tuple(_finish_reasons(ending.replies, monitor.session))
+    reasons = tuple(map(monitor.session.finish_reason, ending.replies))
     yield from stream_doubts.stream_doubts(window, replace(finished.text_request, reasons=reasons))
     if finished.messages == 1:
         yield _REPEATED
@@ -228,7 +224,7 @@ def _end_failures(monitor: LoadMonitor) -> Iterator[Failure]:
     """Yield a failure for a load that ended unexpectedly."""
     messages = (
         monitor.describe_silence() if monitor.ending == SILENCE and _has_answers(monitor.tape) else "",
-        f"the server ended by itself: {reason}" if (reason := _server_end(monitor.session)) else "",
+        f"the server ended by itself: {reason}" if (reason := monitor.session.ended()) else "",
     )
     yield from (
         Failure(where="load", kind=FailureKind.SERVER, message=message) for message in messages if message
@@ -239,16 +235,12 @@ def _has_answers(records: RecordParts) -> bool:
     return any(part.fine.any() for part in records.parts())
 
 
-def _server_end(session: object) -> str:
-    return session.ended() if isinstance(session, MayEnd) else ""
-
-
 @contextmanager
 def _start_load(
-    session: CanSend | CanDrive, subject: ProbeContext, load: Load, seed: int
+    session: RequestSession | ThreadSession, subject: ProbeContext, load: Load, seed: int
 ) -> Iterator[tuple[RunningLoad, int, TextRequest]]:
     """Start the load; yield it, its number of distinct requests, and the text that they ask for."""
-    if isinstance(session, CanDrive):
+    if isinstance(session, ThreadSession):
         if load.sequence is not None:
             raise RequestError("Calls in this process send no sequences; leave `sequence` out.")
         from modeldyno.serving.loadgen.thread_load import run_threads  # only a server is sent to
@@ -268,12 +260,6 @@ def _start_load(
                 len(target.messages),
                 TextRequest(streamed=target.stream, tokens=target.token_limits),
             )
-
-
-def _finish_reasons(replies: Sequence[Reply], session: CanSend | CanDrive) -> Iterator[str]:
-    """Yield why the texts of answers ended."""
-    if isinstance(session, TellsWhyTextEnds):
-        yield from map(session.finish_reason, replies)
 
 
 def _latency_doubts(latency: object, paced: StopRuleResult | None, plan: Plan, load: Load) -> Iterator[Doubt]:
@@ -318,7 +304,7 @@ _STATEFUL = "correlation id"
 _NEEDS_SEQUENCE = "; the model has state: say how long its sequences are with `sequence`, such as 20"
 
 
-def _first_error(failed_replies: Sequence[Reply], session: CanSend | CanDrive) -> str:
+def _first_error(failed_replies: Sequence[Reply], session: RequestSession | ThreadSession) -> str:
     """Return the server's error message for the first failed request, if it sent one."""
     for reply in failed_replies:
         try:
@@ -336,7 +322,7 @@ def _expected(subject: ProbeContext, load: Load) -> Sequence[ExpectedOutputs]:
 
 
 def _expected_answers(
-    expected: Sequence[ExpectedOutputs], replies: Sequence[Reply], session: CanSend | CanDrive
+    expected: Sequence[ExpectedOutputs], replies: Sequence[Reply], session: RequestSession | ThreadSession
 ) -> Iterator[Measurement | Failure]:
     """Yield how many answers were compared with expected ones, and a failure for the first wrong one."""
     checked, wrong = 0, dict[int, str]()
@@ -365,7 +351,7 @@ _CHECK_TIME = 5.0
 
 
 def _answer_failures(
-    records: RecordParts, replies: Sequence[Reply], session: CanSend | CanDrive, error_text: str
+    records: RecordParts, replies: Sequence[Reply], session: RequestSession | ThreadSession, error_text: str
 ) -> Iterator[Failure]:
     """Yield failures: no request succeeded, or an answer is invalid."""
     first_outcomes = [RequestOutcome(int(part.outcome[0])) for part in records.parts()]

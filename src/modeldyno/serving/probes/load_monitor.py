@@ -20,7 +20,7 @@ from modeldyno.base.stats import statistics
 from modeldyno.base.stats.units import SECONDS, format_quantity
 from modeldyno.base.system.deadline import answered_by
 from modeldyno.engine.interfaces.server_stats import CounterReading, RequestStamps, ServerCounters
-from modeldyno.engine.interfaces.session import CanDrive, CanSend, HasServerStats, RequestTrace
+from modeldyno.engine.interfaces.session import RequestSession, RequestTrace, ThreadSession
 from modeldyno.engine.probes import timing_loop
 from modeldyno.serving.load.open_bounds import is_on_times, next_look, open_bounds, seconds_to_decide
 from modeldyno.serving.load.request_log import MOST, FilteredRecords
@@ -83,7 +83,7 @@ class LoadMonitor:
     """A running load and what was observed of it."""
 
     driven: RunningLoad
-    session: CanSend | CanDrive
+    session: RequestSession | ThreadSession
     load: Load
     tape: RecordSpool
     every: int = 1
@@ -480,8 +480,8 @@ def _limit_plan(plan: Plan, load: Load) -> Plan:
     return replace(plan, min_time=longest, max_time=longest, max_runs=sys.maxsize, percentiles=(), bounds=())
 
 
-def _read_counters(session: object) -> ServerCounters | None:
-    if not isinstance(session, HasServerStats):
+def _read_counters(session: RequestSession | ThreadSession) -> ServerCounters | None:
+    if not session.has_statistics:
         return None
     try:
         return session.account()

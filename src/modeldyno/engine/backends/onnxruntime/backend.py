@@ -21,6 +21,7 @@ from modeldyno.base.job.knob import BATCH_SIZE, Knob, count_knob
 from modeldyno.engine.backends.onnxruntime import layers as onnxruntime_layers
 from modeldyno.engine.backends.onnxruntime import operators as onnxruntime_operators
 from modeldyno.engine.backends.onnxruntime.layers import SessionStarter
+from modeldyno.engine.interfaces.session import LocalSession
 from modeldyno.models.interface import Form
 
 if TYPE_CHECKING:
@@ -185,7 +186,7 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[_Session]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Session:
+class _Session(LocalSession):
     ort: Any
     session: Any
     outputs: tuple[str, ...]

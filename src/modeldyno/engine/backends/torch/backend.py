@@ -17,6 +17,7 @@ from modeldyno.base.job.knob import BATCH_SIZE, Knob
 from modeldyno.engine.backends.output_leaves import finished_leaves, has_attributes
 from modeldyno.engine.backends.torch.generate import quiet
 from modeldyno.engine.backends.torch.inputs import Placement
+from modeldyno.engine.interfaces.session import LocalSession
 from modeldyno.models.interface import Form
 from modeldyno.models.torch_signature import Forward
 
@@ -116,7 +117,7 @@ def _check_device_settings(kind: str, config: Mapping[str, KnobValue]) -> None:
         raise RequestError("precision=int8 has no kernels on mps; use fp16, or device=cpu.")
 
 
-class Session:
+class TorchSession(LocalSession):
     """A module that is ready to be called on the CPU, where a call returns when its work is done."""
 
     def __init__(self, module: Callable[..., Any], forward: Forward, placement: Placement) -> None:
@@ -152,14 +153,14 @@ class Session:
         """Record the operators of some calls with torch.profiler."""
         from modeldyno.engine.backends.torch.operators import watch_operators  # as the others
 
-        run, place = Session.prepare(self, feed), self._placement.place
+        run, place = TorchSession.prepare(self, feed), self._placement.place
         return watch_operators(run, self._module, place, calls, trace)
 
     def flow(self, feed: Feed) -> DataFlow | None:
         """Record the data flow of a call."""
         from modeldyno.engine.backends.torch.dataflow import record_flow  # as the others
 
-        return record_flow(Session.prepare(self, feed), self._module, self._placement.place)
+        return record_flow(TorchSession.prepare(self, feed), self._module, self._placement.place)
 
     def allocations(self, feed: Feed) -> AllocationRecorder:
         """Record what torch's allocator does; a compiled module is not broken down by submodule."""
@@ -181,7 +182,7 @@ class Session:
         return prepare_decoding(self._module, tensors, tokens)
 
 
-class DeviceSession(Session):
+class DeviceSession(TorchSession):
     """A module on an asynchronous device: a call waits for an event recorded at its end."""
 
     def prepare(self, feed: Feed) -> Callable[[], Any]:
@@ -211,7 +212,7 @@ class CudaSession(DeviceSession):
 
 
 @contextmanager
-def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:
+def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[TorchSession]:
     """Move, convert and compile the module; on exit restore process-wide settings."""
     check(config)
     _check_values(model)
@@ -368,9 +369,9 @@ def _restore_training_mode(parts: list[Module]) -> None:
         part.training = True
 
 
-def _session_class(device: device) -> type[Session]:
+def _session_class(device: device) -> type[TorchSession]:
     if device.type == "cpu":
-        return Session
+        return TorchSession
     return CudaSession if device.type == "cuda" else DeviceSession
 
 
