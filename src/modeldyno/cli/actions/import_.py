@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from modeldyno.base import plugins
 from modeldyno.base.metrics.constraints import Constraint
 from modeldyno.cli.actions.output_options import OutputTargets, verdict_line
 from modeldyno.exchange import import_
@@ -23,6 +24,6 @@ def run(**options: Any) -> int:
     problem = targets.keep(*outcomes)
     brief = options["quiet"] or len(outcomes) > 1
     lines = (f"{outcome.result.id}  {verdict_line(outcome)}" for outcome in outcomes)
-    blocks = overview(outcomes[0].result, ViewOptions(judgements=outcomes[0].judgements))
+    blocks = overview(outcomes[0].result, ViewOptions(judgements=outcomes[0].judgements, knobs=plugins.knobs))
     targets.print_report(blocks, "\n".join(lines) if brief else "", problem=problem)
     return max(outcome.exit_code for outcome in outcomes)

@@ -45,7 +45,7 @@ def print_result(
     result: Result, judgements: Sequence[Judgement] = (), view: ViewOptions = PLAIN, *, verbose: bool = False
 ) -> None:
     """Print a Result as a report, in colour where the terminal has it; `verbose` shows everything."""
-    options = replace(view, judgements=tuple(judgements))
+    options = replace(view, judgements=tuple(judgements), knobs=plugins.knobs)
     if not verbose:
         print_blocks(*views.overview(result, options))
         return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import inf, nextafter
 from typing import TYPE_CHECKING
 
@@ -31,7 +30,7 @@ from modeldyno.profiling.views.result.headline import verdict
 from modeldyno.profiling.views.result.layers import layers
 from modeldyno.profiling.views.result.memory import memory
 from modeldyno.profiling.views.result.operators import operations, redundant_ops_blocks
-from modeldyno.profiling.views.result.provenance import footer
+from modeldyno.profiling.views.result.provenance import brief_facts, footer
 from modeldyno.profiling.views.result.regions import (
     is_region_profile,
     is_watched_block,
@@ -186,8 +185,6 @@ def _histogram_note(value: Distribution, shape: Histogram) -> str:
 # --- the overview ---------------------------------------------------------------------------------
 
 
-_FACTS = {"inputs", "backend", "load", "measured"}
-"""Facts of how it was measured that the overview keeps."""
 _DOUBT = 150
 """Most characters of a doubt: two lines."""
 
@@ -207,7 +204,7 @@ def overview(result: Result, options: ViewOptions = PLAIN) -> Iterator[Block]:
         ]
         yield from shown[:-1]
         yield from _doubts(result)
-        yield _brief_facts(result)
+        yield brief_facts(result, options.knobs(result.job.backend))
         return
     judgements, cohosted = options.judgements, tuple(cohosted_table(result))
     result = without_cohosted(result)
@@ -225,12 +222,7 @@ def overview(result: Result, options: ViewOptions = PLAIN) -> Iterator[Block]:
     if text := _model_text(result):
         yield note(text, code="model")
     yield from _doubts(result)
-    yield _brief_facts(result)
-
-
-def _brief_facts(result: Result) -> Table:
-    facts = footer(result)
-    return replace(facts, title="", rows=tuple(row for row in facts.rows if row[0] in _FACTS))
+    yield brief_facts(result, options.knobs(result.job.backend))
 
 
 def _model_text(result: Result) -> str:

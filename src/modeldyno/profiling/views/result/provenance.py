@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from modeldyno.base.job.input_spec import InputSpec
+    from modeldyno.base.job.knob import Knob
     from modeldyno.base.result.result import Fact, Result
 
 
@@ -56,9 +57,30 @@ def footer(result: Result) -> Table:
     return facts_table("How it was measured", facts)
 
 
-def _backend(result: Result) -> str:
-    settings = (f"{name} {_fact(name, value)}" for name, value in result.job.config.items())
+def brief_facts(result: Result, knobs: Sequence[Knob] = ()) -> Table:
+    """Tabulate what was measured and how in brief, without knobs at their default."""
+    facts = {
+        "inputs": "; ".join(_inputs(result.inputs)),
+        "backend": _backend(result, knobs),
+        "load": "" if result.job.load is None else describe_load(result, result.job.load),
+        "measured": _timing(result, is_brief=True),
+    }
+    return facts_table("", facts)
+
+
+def _backend(result: Result, knobs: Sequence[Knob] = ()) -> str:
+    usual = {knob.name: (knob.default, knob.usual) for knob in knobs}
+    config = {
+        name: value
+        for name, value in result.job.config.items()
+        if name == _DEVICE or value not in usual.get(name, ())
+    }
+    settings = (f"{name} {_fact(name, value)}" for name, value in config.items())
     return join_nonempty(result.job.backend, *settings)
+
+
+_DEVICE = "device"
+"""The knob that is named even at its default."""
 
 
 def _analysed(result: Result) -> str:
@@ -68,7 +90,7 @@ def _analysed(result: Result) -> str:
     return join_nonempty(f"{what} at {sizes}" if sizes else what, "nothing was run")
 
 
-def _timing(result: Result) -> str:
+def _timing(result: Result, *, is_brief: bool = False) -> str:
     """Describe how many calls or training steps were timed, and why it stopped."""
     metric, unit = (
         ("latency", unit_of_work(result)) if result.find("latency") else ("step_time", "training step")
@@ -85,6 +107,10 @@ def _timing(result: Result) -> str:
         f"equivalent to {effective:,} independent {'one' if effective == 1 else 'ones'} for the median"
         if effective < len(value)
         else "",
+    ]
+    if is_brief:
+        return ", ".join(filter(None, parts))
+    parts += [
         f"warm-up of {value.warmup_dropped:,} left out" if value.warmup_dropped else "no warm-up",
         f"{value.rejected:,} rejected as invalid" if value.rejected else "",
         f"stop: {value.stop}{unmet}",

@@ -47,17 +47,21 @@ MEASURED, COMPUTED = "Measured", "Computed from the model, not measured"
 
 
 def brief_results(result: Result, judgements: Sequence[Judgement]) -> Iterator[Table]:
-    """Tabulate the main figures; a bound adds its metric."""
+    """Tabulate the main figures; a bound adds what it is of."""
     requested = {j.constraint.query.metric for j in judgements}
     measurements = [
         m for m in _ordered(result, requested) if m.row.section in _BRIEF or m.metric in requested
     ]
     rows = [row for m in measurements if not m.scope for row in _rows(result, m, judgements)]
-    rows = [row for row in rows if row[0] != "latency.p95" or "p95" in result.job.plan.percentiles]
+    named = {str(j.constraint.query) for j in judgements}
+    left_out = {f"latency.{statistic}" for statistic in _DETAILED - {*result.job.plan.percentiles}} - named
+    rows = [row for row in rows if row[0] not in left_out]
     if rows:
-        yield _table(MEASURED, tuple(map(_shorten_note, rows)))
+        yield _table("", tuple(map(_shorten_note, rows)))
 
 
+_DETAILED = {"p95", "mean", "std", "min"}
+"""Statistics of the latency that the brief table leaves out, unless they are asked for."""
 _STAGES = {("latency", scope) for scope in CALL_SCOPES}
 """Measurements that have a table of their own."""
 _BRIEF = {ReportSection.RESULTS, ReportSection.GENERATION}
