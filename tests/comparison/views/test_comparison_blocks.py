@@ -25,8 +25,8 @@ from modeldyno.comparison.change.comparison import (
     Comparison,
     SettingDiff,
 )
+from modeldyno.comparison.views.blocks import _differences_table, headline, numbers, title
 from modeldyno.comparison.views.blocks import blocks as lay_out
-from modeldyno.comparison.views.blocks import headline, numbers, title
 from modeldyno.comparison.views.changes import sentence, times_sentence
 from modeldyno.profiling.views import ViewOptions
 from modeldyno.reports import terminal
@@ -470,10 +470,13 @@ def test_the_first_part_of_a_cause_is_shown_though_others_are_larger() -> None:
 
 def test_counts_have_no_order_of_runs_and_no_intervals() -> None:
     """They are the same however often they are taken."""
-    counted, timed = (lay_out(compared(each))[-1] for each in (COUNT, WORSE))
 
-    assert [row[0] for row in _rows(counted)] == ["baseline", "candidate"]
-    assert [row[0] for row in _rows(timed)] == ["baseline", "candidate", "runs", "intervals"]
+    def titles(options: ViewOptions) -> list[list[str]]:
+        return [[row[0] for row in _rows(lay_out(compared(each), options)[-1])] for each in (COUNT, WORSE)]
+
+    whole = ["baseline", "candidate", "runs", "intervals"]
+    assert titles(ViewOptions()) == [["results"], ["results", "measured"]]
+    assert titles(ViewOptions(verbose=True)) == [whole[:2], whole]
 
 
 def test_a_list_tells_the_verdict() -> None:
@@ -607,17 +610,57 @@ def test_several_candidates_stand_side_by_side() -> None:
     ]
     assert together.rows[0] == ("latency.p50", "1.00 s", "1.12 s (+12.3% worse)", "—", "—")
     assert title(comparison) == "new, newer, odd against old"
-    assert ("runs", "in turns: A B C D D C B A 30") in _rows(blocks[-1])
+    whole = lay_out(comparison, ViewOptions(verbose=True))
+    assert ("runs", "in turns: A B C D D C B A 30") in _rows(whole[-1])
+    assert _rows(blocks[-1])[1][1].startswith("1 process each, in turns; 95.0% intervals")
 
 
 def test_how_it_was_run_stands_at_the_end() -> None:
     """Ids, processes, order, and what the intervals hold."""
-    rows = lay_out(compared(WORSE))[-1]
+    rows = lay_out(compared(WORSE), ViewOptions(verbose=True))[-1]
 
     assert isinstance(rows, Table)
     assert rows.rows[0] == ("baseline", f"old: {'a' * 12}, 1 process, 2026-01-02 03:04:05 UTC")
     assert ("runs", "measured separately") in rows.rows
     assert ("intervals", "95.0%, simultaneous for all metrics of a candidate") in rows.rows
+
+
+def test_in_brief_it_is_two_lines() -> None:
+    """Which results, and how many processes each had."""
+    comparison = compared(WORSE)
+    measured = Measurement(metric="load_time", value=1.0, runs=(1.0, 1.0, 1.0))
+    candidate = replace(comparison.contrasts[0].candidate, measurements=(measured,))
+    uneven = replace(comparison, contrasts=(replace(comparison.contrasts[0], candidate=candidate),))
+
+    assert _rows(lay_out(comparison)[-1])[0] == ("results", "aaaaaa (old), bbbbbb (new)")
+    assert _rows(lay_out(uneven)[-1])[1][1].startswith("1 and 3 processes, measured separately; 95.0% int")
+
+
+def test_a_setting_that_names_the_candidate_is_told_once() -> None:
+    """A table that only repeats the name is left out, but for --all."""
+    setting = SettingDiff(name="threads", baseline=None, candidate=1)
+    contrast = CandidateComparison(candidate=a_result(), changes=(WORSE,), settings=(setting,))
+    titles = {
+        verbose: [
+            block.title
+            for block in _differences_table(contrast, ("the default", "threads=1"), everything=verbose)
+            if isinstance(block, Table)
+        ]
+        for verbose in (False, True)
+    }
+
+    assert titles == {False: [], True: ["Other differences"]}
+
+
+def test_one_reason_of_several_metrics_is_told_once() -> None:
+    """With the metrics that it is of."""
+    open_ones = [
+        change(name, ChangeVerdict.UNDECIDED, why="too few") for name in ("latency.p50", "load_time")
+    ]
+    contrast = CandidateComparison(candidate=a_result(), changes=tuple(open_ones))
+    (notice,) = [b for b in lay_out(several(contrast)) if isinstance(b, Notice) and b.text == "too few"]
+
+    assert notice.code == "latency.p50, load_time"
 
 
 def test_models_of_one_name_are_numbered() -> None:

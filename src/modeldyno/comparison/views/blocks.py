@@ -61,7 +61,7 @@ def blocks(comparison: Comparison, options: ViewOptions = PLAIN) -> tuple[Block,
         laid += _candidate_blocks(
             comparison, contrast, (names[0], name), everything=options.verbose, several=several
         )
-    return (*laid, _how_run_table(comparison, names))
+    return (*laid, _how_run_table(comparison, names, everything=options.verbose))
 
 
 def quick_blocks(comparison: Comparison) -> tuple[Block, ...]:
@@ -82,7 +82,7 @@ def quick_blocks(comparison: Comparison) -> tuple[Block, ...]:
         )
         if codes:
             laid.append(note(f"doubts: {', '.join(codes)}; a verdict with causes: leave out --quick"))
-    return (*laid, _how_run_table(comparison, names))
+    return (*laid, _how_run_table(comparison, names, everything=False))
 
 
 def title(comparison: Comparison) -> str:
@@ -166,7 +166,7 @@ def _verdict(text: str) -> Notice:
 def _differences_table(
     contrast: CandidateComparison, names: tuple[str, str], *, everything: bool
 ) -> Iterator[Block]:
-    """Tabulate the differences in settings, software and hardware."""
+    """Tabulate the differences in settings, software and hardware, unless the candidate has their name."""
     model_differs = any(difference.name == "model" for difference in contrast.settings)
     settings = [
         difference
@@ -179,7 +179,10 @@ def _differences_table(
         *(("software", difference) for difference in contrast.software),
         *(("hardware", difference) for difference in contrast.hardware),
     )
-    if not rows:
+    named = not everything and all(
+        kind == "setting" and f"{diff.name}={diff.candidate}" in names[1].split() for kind, diff in rows
+    )
+    if not rows or named:
         return
     rows_shown = rows if everything else rows[:_SETTINGS]
     yield Table(
@@ -234,8 +237,13 @@ def _doubts(
     for doubt in contrast.doubts:
         message, advice = spell_for_command_line(doubt.seen), spell_for_command_line(doubt.advice)
         yield Notice(severity=Severity.DOUBT, code=doubt.code, text=message, advice=advice)
-    for result, name in zip((baseline, contrast.candidate), names, strict=True):
-        codes = tuple(dict.fromkeys(doubt.code for doubt in result.doubts))
+    by_side = [
+        (name, tuple(dict.fromkeys(doubt.code for doubt in result.doubts)))
+        for result, name in zip((baseline, contrast.candidate), names, strict=True)
+    ]
+    if not everything and {*by_side[0][1]} == {*by_side[1][1]}:
+        by_side = [("both", by_side[0][1])]
+    for name, codes in by_side:
         if codes and not everything:
             yield doubts_in_a_line(codes, "--all", model=name)
         for code in codes if everything else ():
@@ -251,8 +259,10 @@ _ORDERS = {
 }
 
 
-def _how_run_table(comparison: Comparison, names: Sequence[str]) -> Table:
-    """Tabulate which Results were compared and how they were run."""
+def _how_run_table(comparison: Comparison, names: Sequence[str], *, everything: bool) -> Table:
+    """Tabulate which Results were compared and how they were run, in brief in two lines."""
+    if not everything:
+        return make_table("", ("", ""), _brief_rows(comparison, names))
     rows = [
         (
             "baseline" if not place else "candidate",
@@ -273,6 +283,29 @@ def _how_run_table(comparison: Comparison, names: Sequence[str]) -> Table:
         rows.append(("runs", shorten(runs, TEXT_LIMIT)))
         rows.append(("intervals", f"{level}, simultaneous for all metrics of a candidate"))
     return make_table("", ("", ""), rows)
+
+
+def _brief_rows(comparison: Comparison, names: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield which Results were compared, and how they were run."""
+    ids = (f"{result.id[:_ID]} ({name})" for result, name in zip(comparison.results, names, strict=True))
+    yield "results", shorten(", ".join(ids), TEXT_LIMIT)
+    if _varies(comparison):
+        counts = [result.processes for result in comparison.results]
+        alike = len({*counts}) == 1
+        processes = (
+            f"{count(counts[0], 'process', 'processes')} each" if alike else f"{_joined(counts)} processes"
+        )
+        order = _ORDERS.get(comparison.order, comparison.order)
+        level = format_quantity(comparison.level, FRACTION, 3)
+        yield "measured", f"{processes}, {order}; {level} intervals, simultaneous for all metrics"
+
+
+_ID = 6
+"""Characters of an id that are shown."""
+
+
+def _joined(counts: Sequence[int]) -> str:
+    return f"{', '.join(map(str, counts[:-1]))} and {counts[-1]}"
 
 
 def _varies(comparison: Comparison) -> bool:

@@ -298,10 +298,20 @@ def change_tables(
         parts = (
             f"also changed: {', '.join(also)}" if also else "",
             f"changed too little to matter: {', '.join(slight)}" if slight else "",
-            f"unchanged: {', '.join(equal)}" if equal else "",
+            f"unchanged: {_some_names(equal)}" if equal else "",
             f"undecided: {', '.join(undecided)}" if undecided else "",
         )
         yield note(shorten("; ".join(filter(None, parts)), TEXT_LIMIT))
+
+
+def _some_names(names: Sequence[str]) -> str:
+    """Name the first of several, and count the others."""
+    shown = names if len(names) <= _NAMED + 1 else (*names[:_NAMED], f"{len(names) - _NAMED} others")
+    return ", ".join(shown) if len(shown) == len(names) else f"{', '.join(shown[:-1])} and {shown[-1]}"
+
+
+_NAMED = 4
+"""Unchanged metrics that are named."""
 
 
 def explain_rate(contrast: CandidateComparison, names: tuple[str, str]) -> Iterator[Notice]:
@@ -414,7 +424,10 @@ def side_by_side_table(comparison: Comparison, names: Sequence[str]) -> Table:
 
 
 def undecided_notices(contrast: CandidateComparison) -> Iterator[Notice]:
-    """Yield why verdicts are undecided."""
+    """Yield why verdicts are undecided, each reason once."""
+    reasons: dict[str, list[str]] = {}
     for change in contrast.verdicts:
         if change.outcome is ChangeVerdict.UNDECIDED and change.why:
-            yield Notice(severity=Severity.UNDECIDED, code=str(change.query), text=change.why)
+            reasons.setdefault(change.why, []).append(str(change.query))
+    for why, queries in reasons.items():
+        yield Notice(severity=Severity.UNDECIDED, code=", ".join(queries), text=why)
