@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from modeldyno.base.job.load_spec import Load
 from modeldyno.base.metrics.doubt import rate_doubts
 from modeldyno.base.metrics.measurement import Distribution, Measurement, observed_number
 from modeldyno.base.report.blocks import Notice, Severity, Table
@@ -20,6 +22,9 @@ from modeldyno.profiling.views.result.table import COMPUTED, MEASURED, reached_f
 from modeldyno.reports import terminal
 from modeldyno.testing.reporters import full_result, sample_judgements
 from modeldyno.testing.sample_results import an_inspection
+
+if TYPE_CHECKING:
+    from modeldyno.base.result.result import Result
 
 
 def test_it_fits_a_screen_and_keeps_what_is_asked_first() -> None:
@@ -149,3 +154,31 @@ def test_the_stages_of_a_call_have_a_table_of_their_own() -> None:
     alone = replace(document, measurements=stages)
     assert headline(alone).endswith("on average 75.0% of it in compute.")
     assert brief(alone).endswith("8.00 s end to end")
+
+
+def a_loaded(errors: float) -> Result:
+    """Return a load of which a share of the requests failed."""
+    measured = (
+        Measurement(metric="latency", value=Distribution.of([0.01] * 12_345)),
+        observed_number("error_rate", errors),
+        observed_number("load_time", 2.0),
+    )
+    loaded = full_result()
+    return replace(loaded, job=replace(loaded.job, load=Load(concurrency=4)), measurements=measured)
+
+
+def test_a_load_in_brief_says_what_failed_and_not_how_it_started() -> None:
+    """Errors have a row where there are any; the number of requests is whole."""
+    names = {
+        errors: [
+            row[0] for block in overview(a_loaded(errors)) if isinstance(block, Table) for row in block.rows
+        ]
+        for errors in (0.0, 0.02)
+    }
+    text = terminal.text(overview(a_loaded(0.0)))
+
+    assert "error_rate" not in names[0.0]
+    assert "error_rate" in names[0.02]
+    assert "load_time" not in names[0.0]
+    assert "12,345 " in text
+    assert len(text.splitlines()) <= 32

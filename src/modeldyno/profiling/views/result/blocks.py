@@ -190,21 +190,9 @@ _DOUBT = 150
 
 
 def overview(result: Result, options: ViewOptions = PLAIN) -> Iterator[Block]:
-    """Lay out a profile in brief.
-
-    Inspections and one's own code are shown in full, and so is a load but for its doubts and the machine.
-    """
+    """Lay out a profile or a load in brief; inspections and one's own code are shown in full."""
     if is_inspection(result) or is_region_profile(result) or is_watched_block(result):
         yield from blocks(result, options)
-        return
-    if result.job.load is not None:
-        full = blocks(result, options)
-        shown = [
-            block for block in full if not (isinstance(block, Notice) and block.severity is Severity.DOUBT)
-        ]
-        yield from shown[:-1]
-        yield from _doubts(result)
-        yield brief_facts(result, options.knobs(result.job.backend))
         return
     judgements, cohosted = options.judgements, tuple(cohosted_table(result))
     result = without_cohosted(result)
@@ -215,6 +203,8 @@ def overview(result: Result, options: ViewOptions = PLAIN) -> Iterator[Block]:
     yield from brief_results(result, judgements)
     yield from call_stage_table(result)
     yield from waiting(result)
+    yield from breakdown(result)
+    yield from composing_models(result)
     yield from tuple(layers(result, options))[1:]  # the headline has the first sentence of it
     yield from redundant_ops_blocks(result)
     yield from generation(result)

@@ -49,8 +49,13 @@ MEASURED, COMPUTED = "Measured", "Computed from the model, not measured"
 def brief_results(result: Result, judgements: Sequence[Judgement]) -> Iterator[Table]:
     """Tabulate the main figures; a bound adds what it is of."""
     requested = {j.constraint.query.metric for j in judgements}
+    unasked = _STARTING if result.job.load is not None else set()
     measurements = [
-        m for m in _ordered(result, requested) if m.row.section in _BRIEF or m.metric in requested
+        m
+        for m in _ordered(result, requested)
+        if m.metric in requested
+        or (m.row.section in _BRIEF and m.metric not in unasked)
+        or (m.metric in _IF_ANY and m.value)
     ]
     rows = [row for m in measurements if not m.scope for row in _rows(result, m, judgements)]
     named = {str(j.constraint.query) for j in judgements}
@@ -60,6 +65,10 @@ def brief_results(result: Result, judgements: Sequence[Judgement]) -> Iterator[T
         yield _table("", tuple(map(_shorten_note, rows)))
 
 
+_STARTING = {"load_time", "first_call"}
+"""Metrics of a start, which a load is not about."""
+_IF_ANY = {"error_rate"}
+"""Metrics that matter where they are not 0."""
 _DETAILED = {"p95", "mean", "std", "min"}
 """Statistics of the latency that the brief table leaves out, unless they are asked for."""
 _STAGES = {("latency", scope) for scope in CALL_SCOPES}
@@ -75,7 +84,7 @@ def _shorten_note(row: tuple[str, str, str, str]) -> tuple[str, str, str, str]:
     """Shorten a note that would need a second line."""
     name, value, interval, note = row
     if len(note) > _SHORT:
-        note = note.partition(",")[0]
+        note = note.partition(", ")[0]
     return name, value, interval, note
 
 
