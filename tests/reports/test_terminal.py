@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from modeldyno.base.report.blocks import Align, Column, Heading, Notice, Severity, Table
+from modeldyno.base.report.blocks import Align, Column, Heading, Notice, Severity, Table, make_table
 from modeldyno.base.report.charts import AxisScale, Bins, Effect, Forest, Waterfall, WaterfallStep
 from modeldyno.profiling import views
 from modeldyno.reports import terminal
@@ -112,6 +112,35 @@ class TestDraw:
         assert re.sub(r"\x1b\[[\d;]*m", "", drawn) == terminal.render(
             document, judgements=sample_judgements(document)
         )
+
+    @pytest.mark.parametrize(
+        ("outcome", "code"),
+        [(Severity.HELD, "1;32"), (Severity.BROKEN, "1;31"), (Severity.UNDECIDED, "1;33"), (None, "1")],
+    )
+    def test_a_verdict_has_the_colour_of_what_it_amounts_to(
+        self, outcome: Severity | None, code: str
+    ) -> None:
+        """Green for good, red for bad, yellow where it is open; only bold where it states figures."""
+        target, written = console(force_terminal=True, color_system="standard")
+        verdict = Notice(severity=Severity.VERDICT, text="so it is", outcome=outcome)
+        terminal.print_blocks([verdict], console=target)
+
+        assert f"\x1b[{code}mso it is\x1b[0m" in written.getvalue().decode()
+
+    def test_verdicts_of_rows_are_coloured_and_figures_are_plain(self) -> None:
+        """The word that decides is found at once; a verdict is never dim."""
+        target, written = console(force_terminal=True, color_system="standard")
+        rows = [
+            ("latency.p50", "1 ms", "worse"),
+            ("throughput", "9 /s", "better"),
+            ("memory", "2 MiB", "same"),
+        ]
+        terminal.print_blocks([make_table("", ("metric", "value>", "verdict"), rows)], console=target)
+        drawn = written.getvalue().decode()
+
+        assert "\x1b[1;31mworse" in drawn
+        assert "\x1b[32mbetter" in drawn
+        assert " 1 ms  \x1b" in drawn
 
     def test_no_color_is_respected(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """NO_COLOR leaves weight and takes the colours away."""

@@ -37,6 +37,9 @@ Line = tuple[Span, ...]
 
 _STYLES = {
     "verdict": "bold",
+    "verdict-held": "bold green",
+    "verdict-broken": "bold red",
+    "verdict-undecided": "bold yellow",
     "held": "green",
     "broken": "bold red",
     "undecided": "yellow",
@@ -45,7 +48,6 @@ _STYLES = {
     "note": "cyan",
     "title": "bold",
     "faint": "dim",
-    "value": "bold",
     "bar": "blue",
 }
 _SIGNS = {
@@ -122,6 +124,7 @@ def _lines(block: Block, width: int) -> Iterator[Line]:
 def _notice_lines(block: Notice, width: int) -> Iterator[Line]:
     role = str(block.severity)
     if block.severity is Severity.VERDICT:
+        role = role if block.outcome is None else f"{role}-{block.outcome}"
         yield from (((line, role),) for line in wrap(block.text, width))
         return
     sign, code = _SIGNS[block.severity], f"{block.code}: " if block.code else ""
@@ -200,7 +203,7 @@ def _turned(block: Table, width: int) -> list[Line]:
     aligns = (Align.LEFT, *(Align.RIGHT for _ in block.rows))
     lines: list[Line] = []
     for index, row in enumerate(table):
-        role = "value" if index else "faint"
+        role = "" if index else "faint"
         spans = [
             (_align(text, size, align), role if place else "faint")
             for place, (text, size, align) in enumerate(zip(row, widths, aligns, strict=True))
@@ -244,7 +247,10 @@ def _row(block: Table, row: Sequence[str], widths: Sequence[int], role: str) -> 
         spans: list[Span] = []
         for place, (column, width) in enumerate(zip(columns, widths, strict=True)):
             part = column[index] if index < len(column) else ""
-            spans.append((_align(part, width, block.columns[place].align), role or _role(block, place)))
+            column_role = role or _VERDICTS.get(
+                part if _is_verdict(block, place) else "", _role(block, place)
+            )
+            spans.append((_align(part, width, block.columns[place].align), column_role))
             spans.append((" " * _GAP, ""))
         yield _strip_right(spans)
 
@@ -266,9 +272,17 @@ def _strip_right(spans: list[Span]) -> Line:
 
 def _role(block: Table, place: int) -> str:
     if block.columns[place].align is Align.RIGHT:
-        return "value"
+        return ""
     named = any(column.title for column in block.columns)
     return "faint" if place == (len(block.columns) - 1 if named else 0) else ""
+
+
+def _is_verdict(block: Table, place: int) -> bool:
+    return block.columns[place].title == "verdict"
+
+
+_VERDICTS = {"better": "held", "worse": "broken", "undecided": "undecided", "unlike": "broken"}
+"""Verdict in a cell to its role."""
 
 
 def _align(text: str, width: int, align: Align) -> str:
@@ -283,7 +297,7 @@ def _stacked(titles: Sequence[str], rows: Sequence[Sequence[str]], width: int) -
             if text:
                 head, indent = ("", 0) if not place else (f"{title}: " if title else "", 2)
                 parts = wrap(head + text, width - indent)
-                yield from (((" " * indent + part, "faint" if place else "value"),) for part in parts)
+                yield from (((" " * indent + part, "faint" if place else ""),) for part in parts)
 
 
 # --- pictures ----------------------------------------------------------------------------------

@@ -68,6 +68,8 @@ class Notice(Printable):
     """What to do about it: a sentence, or a command to paste and nothing else."""
     log: str = ""
     """Lines of output, as they were printed."""
+    outcome: Severity | None = None
+    """Whether a verdict is good (HELD), bad (BROKEN) or UNDECIDED; None if it only states figures."""
 
     @property
     def advises_command(self) -> bool:

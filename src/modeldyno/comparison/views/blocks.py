@@ -23,6 +23,7 @@ from modeldyno.base.views.text import (
 )
 from modeldyno.base.views.view_options import PLAIN, ViewOptions
 from modeldyno.comparison.change.build import unjudged
+from modeldyno.comparison.change.comparison import ChangeVerdict
 from modeldyno.comparison.views.causes import explain_cause
 from modeldyno.comparison.views.changes import (
     change_tables,
@@ -54,7 +55,9 @@ def blocks(comparison: Comparison, options: ViewOptions = PLAIN) -> tuple[Block,
     laid: list[Block] = []
     if several:
         laid += [
-            _verdict(prefix_interruption(comparison, overview(comparison, names))),
+            Notice(
+                severity=Severity.VERDICT, text=prefix_interruption(comparison, overview(comparison, names))
+            ),
             side_by_side_table(comparison, names),
         ]
     for contrast, name in zip(comparison.contrasts, names[1:], strict=True):
@@ -75,7 +78,7 @@ def quick_blocks(comparison: Comparison) -> tuple[Block, ...]:
             text = _conclusion(comparison, contrast, pair)
         elif contrast.unlike:
             text = f"{sentence(contrast, pair)} {text}"
-        laid.append(_verdict(prefix_interruption(comparison, text)))
+        laid.append(_verdict(prefix_interruption(comparison, text), contrast))
         laid += _failures((comparison.baseline, contrast.candidate), pair)
         codes = dict.fromkeys(
             d.code for d in (*comparison.baseline.doubts, *contrast.candidate.doubts, *contrast.doubts)
@@ -111,7 +114,7 @@ def _candidate_blocks(
 ) -> Iterator[Block]:
     """Lay out the comparison of one candidate with the baseline."""
     text = _conclusion(comparison, contrast, names)
-    yield _verdict(text if several else prefix_interruption(comparison, text))
+    yield _verdict(text if several else prefix_interruption(comparison, text), contrast)
     yield from _failures((comparison.baseline, contrast.candidate), names)
     yield from undecided_notices(contrast)
     yield from change_tables(contrast, names, everything=everything or several)
@@ -132,7 +135,7 @@ def memory_diff_blocks(baseline: Result, candidate: Result) -> tuple[Block, ...]
     """
     names = ("before", "after")
     return (
-        _verdict(memory_sentence(baseline, candidate)),
+        Notice(severity=Severity.VERDICT, text=memory_sentence(baseline, candidate)),
         *_differences_table(unjudged(baseline, candidate), names, everything=False),
         *memory_table_and_curves(baseline, candidate, names),
     )
@@ -156,8 +159,17 @@ def _failure_advice(failure: Failure, pair: Sequence[Result]) -> str:
     return spell_for_command_line(OWN_INPUTS) if shared else ""
 
 
-def _verdict(text: str) -> Notice:
-    return Notice(severity=Severity.VERDICT, text=text)
+def _verdict(text: str, contrast: CandidateComparison) -> Notice:
+    failed = contrast.unlike or contrast.candidate.failure
+    outcome = Severity.BROKEN if failed else _OUTCOMES.get(contrast.outcome)
+    return Notice(severity=Severity.VERDICT, text=text, outcome=outcome)
+
+
+_OUTCOMES = {
+    ChangeVerdict.BETTER: Severity.HELD,
+    ChangeVerdict.WORSE: Severity.BROKEN,
+    ChangeVerdict.UNDECIDED: Severity.UNDECIDED,
+}
 
 
 # --- other differences -------------------------------------------------------------------------------

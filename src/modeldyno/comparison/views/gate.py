@@ -31,7 +31,7 @@ _MARK = "<!-- modeldyno: {} -->"
 def blocks(report: GateReport) -> tuple[Block, ...]:
     """Lay out all checks."""
     return (
-        Notice(severity=Severity.VERDICT, text=sentence(report)),
+        Notice(severity=Severity.VERDICT, text=sentence(report), outcome=Severity(report.verdict)),
         *(
             Notice(severity=Severity(verdict), text=f"{check.name}: {check.text}")
             for verdict in _WORST_FIRST
@@ -118,7 +118,11 @@ def comment(report: GateReport) -> tuple[Block, ...]:
     others = len(report.checks) - len(listed)
     rows = tuple((_SIGNS[check.verdict], check.name, check.text) for check in listed)
     return (
-        Notice(severity=Severity.VERDICT, text=f"{_SIGNS[report.verdict]} {sentence(report)}"),
+        Notice(
+            severity=Severity.VERDICT,
+            text=f"{_SIGNS[report.verdict]} {sentence(report)}",
+            outcome=Severity(report.verdict),
+        ),
         *([make_table("Changed or undecided", ("", "what", "how"), rows)] if rows else []),
         *([Notice(severity=Severity.NOTE, text=f"All other checks hold: {others}.")] if others else []),
         *(Notice(severity=Severity.NOTE, text=note) for note in (*report.notes, *_undecided_note(report))),

@@ -6,6 +6,7 @@ from math import inf, nextafter
 from typing import TYPE_CHECKING
 
 from modeldyno.base.job.knob import BATCH_SIZE
+from modeldyno.base.metrics.constraints import worst_verdict
 from modeldyno.base.metrics.doubt import noteworthy_doubts
 from modeldyno.base.metrics.histogram import Histogram, histogram
 from modeldyno.base.report.blocks import Block, Notice, Severity, Table, note, shorten
@@ -63,7 +64,7 @@ def blocks(result: Result, options: ViewOptions = PLAIN) -> tuple[Block, ...]:
     result = without_cohosted(result)
     figures = inspection(result, options) if is_inspection(result) else _measured(result, options)
     return (
-        Notice(severity=Severity.VERDICT, text=verdict(result, judgements, "")),
+        verdict_notice(result, judgements),
         *verdicts(judgements),
         *failures(result),
         *cohosted,
@@ -71,6 +72,14 @@ def blocks(result: Result, options: ViewOptions = PLAIN) -> tuple[Block, ...]:
         *doubts(result),
         footer(result),
     )
+
+
+def verdict_notice(result: Result, judgements: Sequence[Judgement]) -> Notice:
+    """Return the verdict: good or bad as its bounds are, and bad if it failed."""
+    outcome = Severity.BROKEN if result.failure else None
+    if judgements and outcome is None:
+        outcome = Severity(worst_verdict(judgements).value)
+    return Notice(severity=Severity.VERDICT, text=verdict(result, judgements, ""), outcome=outcome)
 
 
 def verdicts(judgements: Sequence[Judgement]) -> Iterator[Notice]:
@@ -196,7 +205,7 @@ def overview(result: Result, options: ViewOptions = PLAIN) -> Iterator[Block]:
         return
     judgements, cohosted = options.judgements, tuple(cohosted_table(result))
     result = without_cohosted(result)
-    yield Notice(severity=Severity.VERDICT, text=verdict(result, judgements, ""))
+    yield verdict_notice(result, judgements)
     yield from verdicts(judgements)
     yield from failures(result)
     yield from cohosted

@@ -18,10 +18,9 @@ from modeldyno.profiling.findings.rules import findings
 from modeldyno.profiling.views.findings import finding_notice, findings_of
 from modeldyno.profiling.views.rerun_command import rerun_command_line
 from modeldyno.profiling.views.result import charts, memory
-from modeldyno.profiling.views.result.blocks import doubts, failures, latencies, verdicts
+from modeldyno.profiling.views.result.blocks import doubts, failures, latencies, verdict_notice, verdicts
 from modeldyno.profiling.views.result.call_stages import call_stage_table
 from modeldyno.profiling.views.result.devices import devices
-from modeldyno.profiling.views.result.headline import verdict
 from modeldyno.profiling.views.result.layers import layers
 from modeldyno.profiling.views.result.operators import operations
 from modeldyno.profiling.views.result.provenance import footer
@@ -76,7 +75,7 @@ def _opening_blocks(
     knobs: Sequence[Knob] = (),
 ) -> Iterator[Block]:
     """Yield the verdict, the mark and the key figures, what to fix first, bounds, failures and doubts."""
-    yield Notice(severity=Severity.VERDICT, text=verdict(result, judgements, ""))
+    yield verdict_notice(result, judgements)
     first = _promising(items)
     yield from tiles(result, first)
     if first is not None:
