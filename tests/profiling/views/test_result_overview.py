@@ -83,9 +83,14 @@ def test_a_bound_is_shown_with_its_figure() -> None:
     assert "latency.p99.9" in text_shown
 
 
-def test_an_inspection_is_shown_whole() -> None:
-    """Nothing of an inspection is left out."""
-    assert tuple(overview(an_inspection())) == tuple(views.blocks(an_inspection()))
+def test_of_an_inspection_all_figures_are_shown() -> None:
+    """It is what was asked for; the machine and the software are with -v."""
+    whole, brief_ = views.blocks(an_inspection()), tuple(overview(an_inspection()))
+
+    assert brief_[:-1] == whole[:-1]
+    assert isinstance(brief_[-1], Table)
+    assert [row[0] for row in brief_[-1].rows] == ["inputs", "analysed"]
+    assert len(terminal.text(brief_).splitlines()) <= 40
 
 
 def test_what_was_measured_stands_apart_from_what_was_computed() -> None:

@@ -199,9 +199,11 @@ _DOUBT = 150
 
 
 def overview(result: Result, options: ViewOptions = PLAIN) -> Iterator[Block]:
-    """Lay out a profile or a load in brief; inspections and one's own code are shown in full."""
+    """Lay out a Result in brief; of inspections and one's own code all figures are shown."""
     if is_inspection(result) or is_region_profile(result) or is_watched_block(result):
-        yield from blocks(result, options)
+        *shown, _ = blocks(result, options)
+        yield from shown
+        yield brief_facts(result)
         return
     judgements, cohosted = options.judgements, tuple(cohosted_table(result))
     result = without_cohosted(result)

@@ -61,7 +61,8 @@ def brief_facts(result: Result, knobs: Sequence[Knob] = ()) -> Table:
     """Tabulate what was measured and how in brief, without knobs at their default."""
     facts = {
         "inputs": "; ".join(_inputs(result.inputs)),
-        "backend": _backend(result, knobs),
+        "backend": "" if is_inspection(result) else _backend(result, knobs),
+        "analysed": _analysed(result) if is_inspection(result) else "",
         "load": "" if result.job.load is None else describe_load(result, result.job.load),
         "measured": _timing(result, is_brief=True),
     }
