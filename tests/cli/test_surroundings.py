@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import shutil
 import subprocess
 import sys
@@ -157,3 +158,24 @@ def test_an_unprivileged_user_with_a_read_only_home_measures(model: Path, tmp_pa
         "MODELDYNO_STORE"
         in ran([*UNPRIVILEGED, *COMMAND, "tag", "abc", "x"], tmp_path, status=4, **own).stderr
     )
+
+
+def error_in_a_terminal(folder: Path, **variables: str) -> str:
+    """Return what a terminal gets on standard error of a command that is wrong."""
+    controller, terminal = pty.openpty()
+    subprocess.run(
+        [*COMMAND, "show", "nothing"], check=False, stdout=subprocess.DEVNULL, stderr=terminal, cwd=folder,
+        env=os.environ | {"MODELDYNO_STORE": f"sqlite:///{folder}/store.db"} | variables, timeout=120,
+    )  # fmt: skip
+    os.close(terminal)
+    with os.fdopen(controller, "rb") as read:
+        return read.read1().decode()
+
+
+def test_an_error_begins_in_red_in_a_terminal_alone(tmp_path: Path) -> None:
+    """A pipe gets the bare sentence, and so does who asks for no colour."""
+    plain = ran([*COMMAND, "show", "nothing"], tmp_path, status=2).stderr
+
+    assert plain.startswith("modeldyno: The store has no result")
+    assert error_in_a_terminal(tmp_path).startswith("\x1b[31m\x1b[1mmodeldyno:\x1b[0m The store has no")
+    assert error_in_a_terminal(tmp_path, NO_COLOR="1").startswith("modeldyno: The store has no")

@@ -496,9 +496,11 @@ def _silence(stream: TextIO) -> None:
 
 
 def _echo_error(text: str) -> None:
-    """Print a sentence on standard error, if that can be written; the exit code is told all the same."""
+    """Print a sentence on standard error, its first word red in a terminal, if that can be written at all."""
+    first, space, rest = text.partition(" ")
+    styled = first if os.environ.get("NO_COLOR") else click.style(first, fg="red", bold=True)
     try:
-        click.echo(text, err=True)
+        click.echo(f"{styled}{space}{rest}", err=True)  # which leaves the style out of files and pipes
     except OSError:
         _silence(sys.stderr)
 
