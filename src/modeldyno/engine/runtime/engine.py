@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from modeldyno.base import plugins
 from modeldyno.base.errors import ModelDynoError, PredictedOutOfMemory, RequestError
@@ -71,7 +71,7 @@ from modeldyno.models.load_stages import WatchStage, loading
 from modeldyno.models.random_arrays import DEFAULT_DTYPE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Generator, Iterable, Iterator
     from types import TracebackType
 
     from modeldyno.base.job.input_spec import InputSpec
@@ -79,6 +79,9 @@ if TYPE_CHECKING:
     from modeldyno.engine.interfaces.probe import Probe, TurnToken
     from modeldyno.engine.interfaces.sampler import Watch
     from modeldyno.engine.runtime.measured_region import Region
+
+
+T = TypeVar("T")
 
 
 def needs_session(probes: Iterable[str]) -> bool:
@@ -147,9 +150,9 @@ def events(
     stage = RunStage(watch=watch, mark=stage_marker(samplers), analyst=analyst, region=region, limit=limit)
     measurements: list[Measurement] = []
     try:
-        with OpenSession() if warm is None else warm.borrow() as lent:
+        with OpenSession() if warm is None else warm.borrow() as session:
             yield from record_measurements(
-                _run_job(job, stage, lent, samplers, interrupted, turns), measurements
+                _run_job(job, stage, session, samplers, interrupted, turns), measurements
             )
     except Exception as error:
         if isinstance(error, ModelDynoError):
@@ -184,33 +187,47 @@ def answering_session(job: Job) -> Iterator[OpenedModel]:
         Exception: anything that a model, its framework or its server raises.
     """
     stage = RunStage(watch=lambda _event: None)
-    with OpenSession() as lent:
-        for _ in _load_and_inspect(job, stage, lent, lambda: False):
-            pass
-        assert lent.ready is not None
-        for _ in _open_backend(job, stage, lent.stack, lent.ready):
-            pass
-        assert lent.ready.opened is not None
-        yield lent.ready.opened
+    with OpenSession() as session:
+        loaded = _last(_load_and_inspect(job, stage, lambda: False))
+        yield _last(_open_backend(job, stage, session.stack, loaded)).opened
 
 
-@dataclass(slots=True, kw_only=True)
-class _Ready:
-    """Everything up to the first call: the model, the events so far, and what is measured then."""
+def _last(stream: Generator[Event, None, T]) -> T:
+    """Return what a stream of events ends with, and pass its events on to nobody."""
+    try:
+        while True:
+            next(stream)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _LoadedModel:
+    """A model that was loaded and inspected."""
 
     subject: ProbeContext
-    """The model, inspected, and once it is open, ready to call."""
-    events: list[Event]
-    """Events of the inspection, followed by those of opening."""
-    spent: dict[str, float]
+    """What a probe needs that does not call the model."""
+    events: tuple[Event, ...]
+    """Those of loading and inspecting it."""
+    spent: Mapping[str, float]
     """Seconds by stage."""
-    looked: int = 0
-    """Number of events in `events` that come from the inspection."""
     preprocess: Model | None = None
     """The user's function that makes the inputs, as the loader of callables describes it."""
-    opened: OpenedModel | None = None
-    guests: CoHostedModels = field(default_factory=CoHostedModels)
-    configs: tuple[Mapping[str, KnobValue], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ReadyModel:
+    """A model that was opened by its backend and called once."""
+
+    subject: ProbeContext
+    """What a probe needs that calls the model."""
+    events: tuple[Event, ...]
+    """Those of opening and calling it."""
+    opened: OpenedModel
+    cohosted: CoHostedModels
+    """The other models on the same server."""
+    configs: tuple[Mapping[str, KnobValue], ...]
     """Knobs with which the models are open."""
 
 
@@ -222,11 +239,12 @@ class OpenSession:
     """
 
     stack: ExitStack = field(default_factory=ExitStack)
-    ready: _Ready | None = None
-    others: float = 0.0
+    loaded: _LoadedModel | None = None
+    ready: _ReadyModel | None = None
+    profiler_bytes: float = 0.0
     """Bytes of this process that do not belong to the model."""
-    held: float | None = None
-    """Bytes the model held at the end of the last run, if nothing has changed since."""
+    model_bytes: float | None = None
+    """Bytes of the model at the end of the last run, if nothing has changed since."""
 
     def __enter__(self) -> Self:
         """Keep it open until the end of the block."""
@@ -236,15 +254,13 @@ class OpenSession:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
         """Close whatever is open."""
-        self.ready = None
+        self.loaded = self.ready = None
         return self.stack.__exit__(kind, error, trace)
 
     def close(self) -> None:
         """Close what runs the model; the next run opens it again."""
         self.stack.close()
-        self.held = None
-        if self.ready is not None:
-            self.ready.opened = None
+        self.model_bytes = self.ready = None
 
     def subtract_baseline(self, sampled: list[Measurement | Doubt]) -> list[Measurement | Doubt]:
         """Count memory from the baseline of the first run, since the model was loaded before this one."""
@@ -253,18 +269,18 @@ class OpenSession:
         if not isinstance(sizes, Distribution):
             return sampled
         first = "baseline" in memory
-        above_base = sizes.samples() - (0.0 if first else self.others)
-        self.held = float(above_base[-1])
+        above_base = sizes.samples() - (0.0 if first else self.profiler_bytes)
+        self.model_bytes = float(above_base[-1])
         if first:
-            self.others = tree_memory(list_process_tree(os.getpid())) - self.held
+            self.profiler_bytes = tree_memory(list_process_tree(os.getpid())) - self.model_bytes
         above_baseline = replace(memory[""], value=replace(sizes, runs=(pack(above_base),)))
         kept = (sample for sample in sampled if sample is not memory.get(WatchStage.IDLE))
         return [above_baseline if sample is memory[""] else sample for sample in kept]
 
     def reset_baseline(self) -> None:
         """Attribute growth of the process since the last run to the profiler: the model was idle."""
-        if self.held is not None:
-            self.others = tree_memory(list_process_tree(os.getpid())) - self.held
+        if self.model_bytes is not None:
+            self.profiler_bytes = tree_memory(list_process_tree(os.getpid())) - self.model_bytes
 
     @contextmanager
     def borrow(self) -> Iterator[OpenSession]:
@@ -284,37 +300,34 @@ def _run_job(
     turns: TurnToken,
 ) -> Iterator[Event]:
     stage.limit = _limit_of_requests(job, stage.limit)
-    if warm.ready is None:
-        yield from _load_and_inspect(job, stage, warm, interrupted)
-        ready = warm.ready
+    if warm.loaded is None:
+        warm.loaded = yield from _load_and_inspect(job, stage, interrupted)
     else:
-        ready = warm.ready
         stage.mark(WatchStage.IDLE)
-        if ready.opened is not None and ready.configs != _configs(job):
+        if warm.ready is not None and warm.ready.configs != _configs(job):
             warm.close()
-        yield from ready.events if ready.opened is not None else ready.events[: ready.looked]
-    assert ready is not None
+        yield from warm.loaded.events
+        yield from () if warm.ready is None else warm.ready.events
     callable_probes = {name: probe for name in job.probes if (probe := plugins.probe(name)).needs is not None}
     if not callable_probes:
         if interrupted():
             yield INTERRUPTED
         return
-    if ready.opened is None:
-        yield from _open_backend(job, stage, warm.stack, ready)
-    opened = ready.opened
-    assert opened is not None
+    if warm.ready is None:
+        warm.ready = yield from _open_backend(job, stage, warm.stack, warm.loaded)
+    ready, opened = warm.ready, warm.ready.opened
     subject = replace(
         ready.subject,
         load=job.load,
-        beside=ready.guests.with_loads(job, interrupted),
+        beside=ready.cohosted.with_loads(job, interrupted),
         turns=turns,
         interrupted=interrupted,
         watch=stage.watch,
         mark=stage.mark,
     )
     check_needs(callable_probes, subject, job)
-    for name, probe in callable_probes.items():
-        with stage(name):
+    with stage("check"):
+        for probe in callable_probes.values():
             probe.check(subject)
     samplers += watch_server(opened.session)
     turns.tells(stage.mark)
@@ -345,21 +358,16 @@ def _waiting_lines(subject: ProbeContext, job: Job, stage: RunStage) -> Iterator
 
 
 def _load_and_inspect(
-    job: Job, stage: RunStage, warm: OpenSession, interrupted: Callable[[], bool]
-) -> Iterator[Event]:
-    """Load the model as far as the probes need it and inspect it; keep and yield the events."""
+    job: Job, stage: RunStage, interrupted: Callable[[], bool]
+) -> Generator[Event, None, _LoadedModel]:
+    """Load the model as far as the probes need it, and inspect it."""
     loader, backend = plugins.loader(job.model.scheme), plugins.backend(job.backend)
     probes = {name: plugins.probe(name) for name in job.probes}
     used = needs_session(job.probes)
     needed = tuple(dict.fromkeys((*loader.requires, *(backend.requires if used else ()))))
     spent: dict[str, float] = {}
     events: list[Event] = []
-
-    def record(stream: Iterable[Event]) -> Iterator[Event]:
-        for event in stream:
-            events.append(event)
-            yield event
-
+    record = partial(_record, events)
     source, recalled, functions = _import_code(job, needed, stage, spent)
     environment = machine.describe_environment(needed, pinned=bool(job.plan.pin))
     yield from record([environment])
@@ -411,10 +419,19 @@ def _load_and_inspect(
         yield from record(assumption_doubts(model))
         yield from record(_resolved_inputs(job, subject_so_far))
         yield from record(_run_probes(static_probes, tuple(Pass), subject_so_far, job, stage))
-    subject = replace(subject_so_far, known=tuple(measurements))
-    warm.ready = _Ready(
-        subject=subject, events=events, spent=spent, looked=len(events), preprocess=functions.preprocess
+    return _LoadedModel(
+        subject=replace(subject_so_far, known=tuple(measurements)),
+        events=tuple(events),
+        spent=spent,
+        preprocess=functions.preprocess,
     )
+
+
+def _record(events: list[Event], stream: Iterable[Event]) -> Iterator[Event]:
+    """Yield the events of a stream, and append them to `events`."""
+    for event in stream:
+        events.append(event)
+        yield event
 
 
 def _import_code(
@@ -490,39 +507,39 @@ def _inspect_isolated(
         yield from stage.analyst(analysis, stage.watch, subject.interrupted)
 
 
-def _open_backend(job: Job, stage: RunStage, stack: ExitStack, ready: _Ready) -> Iterator[Event]:
-    """Open the backend with the knobs of this Job; keep and yield the events."""
-    del ready.events[ready.looked :]
-    for event in _opening_events(job, stage, stack, ready):
-        ready.events.append(event)
-        yield event
-    ready.configs = _configs(job)
-
-
-def _opening_events(job: Job, stage: RunStage, stack: ExitStack, ready: _Ready) -> Iterator[Event]:
-    environment = next(event for event in ready.events if isinstance(event, Environment))
-    model = ready.subject.model
-    with stage("inputs" if ready.preprocess is None else CallStage.PREPROCESS):
-        _check_predicted_memory(job, ready.subject)
-        payload = payload_of(job, model, plugins.backend(job.backend), ready.preprocess)
+def _open_backend(
+    job: Job, stage: RunStage, stack: ExitStack, loaded: _LoadedModel
+) -> Generator[Event, None, _ReadyModel]:
+    """Open the backend with the knobs of this Job, and call the model once."""
+    events: list[Event] = []
+    record = partial(_record, events)
+    subject, model, spent = loaded.subject, loaded.subject.model, {**loaded.spent}
+    environment = next(event for event in loaded.events if isinstance(event, Environment))
+    with stage("inputs" if loaded.preprocess is None else CallStage.PREPROCESS):
+        _check_predicted_memory(job, subject)
+        payload = payload_of(job, model, plugins.backend(job.backend), loaded.preprocess)
     # Yielded before the first call, so that the report of a failed call shows its inputs.
-    yield Loaded(model=identity(job, model), inputs=payload.used)
-    opened = open_session(job, model, payload, stage, stack, ready.spent)
+    yield from record([Loaded(model=identity(job, model), inputs=payload.used)])
+    opened = open_session(job, model, payload, stage, stack, spent)
     environment = with_session_info(environment, opened.session)
     if opened.payload is not payload:
-        yield Loaded(model=identity(job, model), inputs=opened.payload.used)
-    yield environment
-    yield from opened.events
-    ready.guests = load_cohosted(job, opened.session, environment, stage, stack)
-    yield from ready.guests.events
-    if opened.model is not ready.subject.model:  # its first call needed other sizes than those analysed
-        ready.subject = replace(ready.subject, model=opened.model)
+        yield from record([Loaded(model=identity(job, model), inputs=opened.payload.used)])
+    yield from record([environment, *opened.events])
+    cohosted = load_cohosted(job, opened.session, environment, stage, stack)
+    yield from record(cohosted.events)
+    if opened.model is not model:  # its first call needed other sizes than those analysed
+        subject = replace(subject, model=opened.model)
         static_probes = {name: probe for name in job.probes if (probe := plugins.probe(name)).needs is None}
-        yield from _inspect_isolated(static_probes, ready.subject, job, stage)
-    yield from conversion_doubts(job, opened.session, opened.model)
-    yield from load_times(ready.spent)
-    ready.subject = _with_session(replace(ready.subject, batch_size=batch_size_of(job)), opened)
-    ready.opened = opened
+        yield from record(_inspect_isolated(static_probes, subject, job, stage))
+    yield from record(conversion_doubts(job, opened.session, opened.model))
+    yield from record(load_times(spent))
+    return _ReadyModel(
+        subject=_with_session(replace(subject, batch_size=batch_size_of(job)), opened),
+        events=tuple(events),
+        opened=opened,
+        cohosted=cohosted,
+        configs=_configs(job),
+    )
 
 
 _FAR_TOO_MUCH = 2.0
@@ -559,10 +576,10 @@ def _requested_inputs(job: Job) -> tuple[InputSpec, ...]:
     return () if other else job.inputs
 
 
-def _with_session(looked: ProbeContext, opened: OpenedModel) -> ProbeContext:
+def _with_session(subject: ProbeContext, opened: OpenedModel) -> ProbeContext:
     payload = opened.payload
     return replace(
-        looked,
+        subject,
         session=opened.session,
         calls=opened.calls,
         feeds=payload.feeds,
