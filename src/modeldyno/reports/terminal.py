@@ -307,15 +307,17 @@ def _picture_lines(block: Picture, width: int) -> Iterator[Line]:
 
 def _bins_lines(block: Bins, width: int) -> Iterator[Line]:
     yield ((f"{block.title} ", "title"), (f"({block.counted})", "faint"))
-    labels = format_axis(block.edges, block.scale.unit)[:-1]
-    counts = [f"{count:,.0f}" for count in block.counts]
+    edges = format_axis(block.edges, block.scale.unit)
+    labels = [*edges[:-1], *([f">{edges[-1]}"] if block.beyond else [])]
+    counts = [f"{count:,.0f}" for count in block.bars]
     named = [_marks(block, place) for place in range(len(counts))]
     left, middle = max(map(display_width, labels)), max(map(display_width, counts))
     room = width - left - middle - max(map(display_width, named)) - 4
-    longest, most = min(max(room, 1), _LONGEST_BAR), max(block.counts)
-    for label, count, size, marks in zip(labels, counts, block.counts, named, strict=True):
+    longest, most = min(max(room, 1), _LONGEST_BAR), max(block.bars)
+    for place, (label, count, size, marks) in enumerate(zip(labels, counts, block.bars, named, strict=True)):
         bar = _bar(size / most * longest if most else 0.0)
-        spans = ((f"{label:>{left}} ", "faint"), (bar, "bar"), (f" {count}", ""), (f"  {marks}", "note"))
+        role = "bar" if place < len(block.counts) else "faint"
+        spans = ((f"{label:>{left}} ", "faint"), (bar, role), (f" {count}", ""), (f"  {marks}", "note"))
         yield spans if marks else spans[:-1]
     if block.note:
         yield from (((part, "faint"),) for part in wrap(block.note, width))
@@ -367,8 +369,7 @@ def _bar(size: float) -> str:
 
 def _marks(block: Bins, place: int) -> str:
     """Return the names of the marks in a bin."""
-    low, high = block.edges[place : place + 2]
-    return ", ".join(mark.name for mark in block.marks if low <= mark.at < high)
+    return ", ".join(mark.name for mark in block.marks if block.bin_of(mark.at) == place)
 
 
 # --- text --------------------------------------------------------------------------------------

@@ -95,7 +95,7 @@
     list.className = "legend";
     series.forEach((one, place) => {
       const cloud = picture.kind === "plot" && isCloud(one);
-      const colour = cloud ? colours.list[6] : colours.list[place % colours.list.length];
+      const colour = charts.coloured(colours, one, place, cloud);
       const button = document.createElement("button");
       button.type = "button";
       button.setAttribute("aria-pressed", String(!hiddenOf.get(number).has(place)));
