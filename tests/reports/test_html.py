@@ -229,10 +229,11 @@ def test_the_histogram_is_told_to_who_cannot_see_it() -> None:
     page = html.render(full_result())
 
     assert (
-        'role="img" aria-label="Histogram of latency from 0.32 ms to 1.24 ms; the fullest bin, '
-        '0.40 ms to 0.42 ms, has 565 of 2,399 calls."'
+        'role="img" aria-label="Histogram of latency from 320 us to 620 us; the fullest bin, '
+        '400 us to 420 us, has 565 of 2,399 calls; 11 lie above."'
     ) in page
-    assert "<title>0.40 ms to 0.42 ms: 565</title>" in page
+    assert "<title>400 us to 420 us: 565</title>" in page
+    assert "<title>above 620 us: 11</title>" in page
 
 
 def test_a_sign_has_a_name() -> None:

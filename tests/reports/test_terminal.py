@@ -128,7 +128,7 @@ class TestDraw:
         drawn = written.getvalue().decode("ascii")
 
         assert "x ??: error: ??" in drawn
-        assert re.search(r"0.40 ms #{20,} 565  p50", drawn)
+        assert re.search(r"400 us #{20,} 565  p50", drawn)
 
     @pytest.mark.parametrize("text", HOSTILE[:6], ids=range(6))
     def test_markup_in_names_is_text(self, text: str) -> None:

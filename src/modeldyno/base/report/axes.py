@@ -99,8 +99,9 @@ def _across(plot: Plot, x: DrawnAxis | None, value: float) -> float:
 
 
 def finite(values: Iterable[float]) -> list[float]:
-    """Return the values that an axis can span."""
-    return [value for value in values if isfinite(value) and abs(value) < LARGEST]
+    """Return the values that an axis can span; those that are nearly 0 as 0."""
+    spanned = (value for value in values if isfinite(value) and abs(value) < LARGEST)
+    return [value if abs(value) > 1 / LARGEST else 0.0 for value in spanned]
 
 
 def draw_axis(
@@ -123,6 +124,8 @@ def draw_axis(
         low, high = _extend_by_ratio(low, high, reach)
     else:
         low, high = _extend(*((low, high) if is_whole or tight else _from_zero(low, high)), reach)
+    if low == high and not is_whole:
+        high += 1.0
     size, name = _unit(scale, max(abs(low), abs(high)))
     title = f"{scale.label} ({name})" if name else scale.label
     low, high = low / size, high / size
@@ -159,8 +162,7 @@ def _from_zero(low: float, high: float) -> tuple[float, float]:
 def _extend(low: float, high: float, others: Iterable[float]) -> tuple[float, float]:
     span = high - low
     near = [other for other in others if low - span <= other <= high + span]
-    low, high = min(low, *near, high), max(high, *near, low)
-    return (low, high) if high > low else (low, low + 1.0)
+    return min(low, *near, high), max(high, *near, low)
 
 
 def _extend_by_ratio(low: float, high: float, others: Iterable[float]) -> tuple[float, float]:

@@ -222,7 +222,7 @@ class LadderBound:
     def held(self) -> tuple[LoadPoint, Judgement] | None:
         """The largest load that holds it, below the smallest that breaks it."""
         below = takewhile(lambda judged: judged[1].verdict is not Verdict.BROKEN, self.loads)
-        return next((judged for judged in reversed([*below]) if judged[1]), None)
+        return next((j for j in reversed([*below]) if j[1].verdict is Verdict.HELD), None)
 
     def of_verdict(self, verdict: Verdict) -> tuple[tuple[LoadPoint, Judgement], ...]:
         """Return the loads of a verdict."""

@@ -62,7 +62,8 @@ def blocks(document: LoadCurve | Capacity, options: ViewOptions = PLAIN) -> Iter
 def pictures(document: LoadCurve | Capacity) -> Iterator[Plot | Stack]:
     """Draw throughput, latency and latency breakdown by load."""
     rungs = sorted((rung for rung in document.rungs if not rung.failure), key=lambda rung: rung.load)
-    bounds = document.search.bounds if isinstance(document, Capacity) else document.bounds
+    ladder = () if isinstance(document, Capacity) else document.judged
+    bounds = document.search.bounds if isinstance(document, Capacity) else [one.constraint for one in ladder]
     x = AxisScale(
         label=document.knob, unit=PER_SECOND if document.knob == RATE else "", logarithmic_from=_WIDE
     )

@@ -16,6 +16,7 @@ from modeldyno.base.views.text import (
     LOG_LINES,
     NAME_LIMIT,
     amount,
+    count,
     doubts_in_a_line,
     figure,
     join_nonempty,
@@ -161,15 +162,17 @@ def latencies(result: Result) -> Iterator[Bins]:
             for name in ("p50", "p99")
             if value.certified(name) is not None
         ),
-        note=_histogram_note(value, shape),
+        note=_histogram_note(result, value, shape),
     )
 
 
-def _histogram_note(value: Distribution, shape: Histogram) -> str:
-    least, most = (format_quantity(value.statistic(end), SECONDS, 3) for end in ("min", "max"))
+def _histogram_note(result: Result, value: Distribution, shape: Histogram) -> str:
+    least, last, most = (
+        format_quantity(time, SECONDS, 3)
+        for time in (value.statistic("min"), shape.edges[-1], value.statistic("max"))
+    )
     below = f"not drawn: {shape.below:,} below, down to {least}" if shape.below else ""
-    slower = "the slower one" if shape.above == 1 else f"all {shape.above:,} slower ones"
-    above = f"the bar that stands apart holds {slower}, up to {most}" if shape.above else ""
+    above = f"above {last}: {count(shape.above, unit_of_work(result))}, up to {most}" if shape.above else ""
     growing = "" if shape.even else "logarithmic bins"
     return "; ".join(filter(None, (above, below, growing)))
 
