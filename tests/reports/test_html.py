@@ -293,3 +293,21 @@ def test_a_sentence_in_the_third_column_does_not_lie_beside_a_phone(text: str, i
     table = Table(title="t", columns=make_columns("metric", "value>", "meaning"), rows=(("macs", "3", text),))
 
     assert ('class="figures cards"' in html.lay_out([table], title="t")) is is_cards
+
+
+def test_each_sheet_of_paper_has_a_foot() -> None:
+    """It says of what and of when the page is, in a string that nothing in a name can end, and its number."""
+    page = html.lay_out([], title="t", foot='digits "}</style>\\ 模型, 2026')
+    document = full_result()
+
+    assert r'@bottom-left{content:"digits \22 \7d \3c \2f style\3e \5c  \6a21 \578b , 2026"' in page
+    assert "@bottom-right{content:counter(page)" in page
+    assert f'content:"{document.name}, {document.created[:10]} ' in html.render(document)
+
+
+def test_paper_shows_what_is_folded_and_repeats_headings() -> None:
+    """Folded doubts are read on paper; Chromium repeats no heading that has a button in it."""
+    paper = html.lay_out([], title="t").partition("@media print")[2]
+
+    assert ".doubts::details-content{content-visibility:visible" in paper
+    assert "thead th button{display:contents}" in paper

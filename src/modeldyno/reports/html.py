@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from modeldyno.base import plugins
 from modeldyno.base.kinds import kind_of
 from modeldyno.base.report.blocks import Block, Heading
+from modeldyno.base.views.text import document_foot
 from modeldyno.base.views.view_options import ViewOptions
 from modeldyno.reports import chart_json, html_elements
 from modeldyno.reports.interface import HtmlBody, TableLinks
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from modeldyno.base.result.result import Result
 
 suffix = ".html"
+has_foot = True
 _PARTS = Path(__file__).parent / "page"
 _BUNDLE = "echarts.js"
 _SCRIPTS = (_BUNDLE, "units.js", "axes.js", "charts.js", "draw.js", "tables.js")
@@ -50,7 +52,7 @@ def render(document: Result, *, judgements: Sequence[Judgement] = ()) -> str:
     """Write a Result as a page."""
     kind = kind_of(document)
     options = ViewOptions(judgements=tuple(judgements), knobs=plugins.knobs)
-    return lay_out(kind.page(document, options), title=kind.headline(document))
+    return lay_out(kind.page(document, options), title=kind.headline(document), foot=document_foot(document))
 
 
 def write_body(blocks: Iterable[Block], links: TableLinks = _UNLINKED) -> HtmlBody:
@@ -75,11 +77,11 @@ def _style() -> str:
     return _page_file("fragment.css") + _page_file("page.css")
 
 
-def lay_out(blocks: Iterable[Block], *, title: str) -> str:
-    """Write blocks as a page."""
+def lay_out(blocks: Iterable[Block], *, title: str, foot: str = "") -> str:
+    """Write blocks as a page; on paper, each sheet has the foot and its number."""
     body = write_body(blocks)
     scripts = [_page_file(name) for name in body.scripts]
-    style = _style()
+    style = _style() + _foot_style(foot)
     allowed = " ".join(map(_digest, scripts))
     policy = (
         f"default-src 'none'; script-src {allowed}; style-src {_digest(style)}; "
@@ -96,6 +98,20 @@ def lay_out(blocks: Iterable[Block], *, title: str) -> str:
         f"{body.contents}<main>\n{body.elements}</main>\n"
         f"<footer>Written by ModelDyno. {_PROMISE}</footer>\n{script_elements}</body>\n</html>\n"
     )
+
+
+def _foot_style(foot: str) -> str:
+    """Write what stands at the foot of each sheet of paper."""
+    text = _UNSAFE_IN_CSS.sub(lambda match: f"\\{ord(match[0]):x} ", foot)
+    box = "font:8pt system-ui,sans-serif;color:#59636e"
+    return (
+        f'@page{{@bottom-left{{content:"{text}";{box};white-space:nowrap}}'
+        f'@bottom-right{{content:counter(page) " of " counter(pages);{box}}}}}\n'
+    )
+
+
+_UNSAFE_IN_CSS = re.compile(r"[^A-Za-z0-9 .,:_-]")
+"""Characters that are escaped in a string of a style sheet."""
 
 
 # --- sections ------------------------------------------------------------------------------------

@@ -38,6 +38,17 @@ class LaysOut(Protocol):
 
 
 @runtime_checkable
+class HasFoot(Protocol):
+    """A Reporter whose files are printed: each sheet has a foot."""
+
+    has_foot: bool
+    """True."""
+
+    def lay_out(self, blocks: Iterable[Block], *, title: str, foot: str = "") -> str | bytes:
+        """Render blocks as a whole file; the foot says of what it is, and of when."""
+
+
+@runtime_checkable
 class ChecksTools(Protocol):
     """A Reporter that writes with a program or a package that may not be there."""
 

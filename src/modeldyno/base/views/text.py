@@ -17,6 +17,7 @@ from modeldyno.base.stats.units import COUNT, SECONDS, format_estimate, format_q
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from modeldyno.base.document import Document
     from modeldyno.base.job.knob import KnobValue
     from modeldyno.base.result.result import Result
 
@@ -201,6 +202,12 @@ _SHORT = 6
 def format_utc(created: str) -> str:
     """Format a UTC time to the second."""
     return created[:19].replace("T", " ") + " UTC"
+
+
+def document_foot(document: Document) -> str:
+    """Say of what a document is, of when, and its id, for the foot of its pages: as far as it has them."""
+    name, created, identifier = (str(getattr(document, part, "")) for part in ("name", "created", "id"))
+    return join_nonempty(shorten_name(name), created and format_utc(created), identifier)
 
 
 def amount(value: float, noun: str) -> str:

@@ -29,6 +29,7 @@
   // --- drawing -----------------------------------------------------------------------------------
 
   const PRINTED = 660;
+  const HEIGHT = { screen: 300, paper: 220 }; // of a chart without rows
   const hiddenOf = new Map();
   const focusOf = new Map();
 
@@ -41,7 +42,7 @@
     if (!hiddenOf.has(number)) hiddenOf.set(number, new Set());
     if (!focusOf.has(number)) focusOf.set(number, {});
     const colours = ink();
-    const { height = 300, clicked, ...option } = charts[picture.kind](
+    const { height = printing ? HEIGHT.paper : HEIGHT.screen, clicked, ...option } = charts[picture.kind](
       picture, colours, width, hiddenOf.get(number), () => draw(figure), focusOf.get(number),
     );
     drawn.get(figure)?.dispose();
