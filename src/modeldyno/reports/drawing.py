@@ -11,7 +11,7 @@ import warnings
 from collections import Counter
 from contextlib import contextmanager
 from io import BytesIO
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from modeldyno.base import plugins
@@ -309,8 +309,12 @@ def _name_points(axes: Axes, series: Sequence[Series], x_size: float, y_size: fl
         across, up = axes.transData.transform((x / x_size, y / y_size)) * per_inch
         return float(across), float(up)
 
-    dots = [spot(x, y) for one in series if not one.joined for x, y in zip(one.x, one.y, strict=True)]
-    taken = [(x - 4, y - 4, x + 4, y + 4) for x, y in dots]
+    spots = [[spot(x, y) for x, y in zip(one.x, one.y, strict=True)] for one in series]
+    taken = [
+        (x - 4, y - 4, x + 4, y + 4)
+        for one, places in zip(series, spots, strict=True)
+        for x, y in (_along(places) if one.joined else places)
+    ]
     edge = [end * per_inch for end in axes.bbox.extents]
     for one, at in named:
         text = keep_ending(one.labels[at].split(", ", maxsplit=1)[0], 24)
@@ -330,6 +334,15 @@ def _name_points(axes: Axes, series: Sequence[Series], x_size: float, y_size: fl
         )  # fmt: skip
 
 
+def _along(places: Sequence[tuple[float, float]]) -> Iterator[tuple[float, float]]:
+    """Yield points along a line through some."""
+    for (x, y), (to_x, to_y) in pairwise(places):
+        for step in range(_STEPS):
+            part = step / _STEPS
+            yield x + part * (to_x - x), y + part * (to_y - y)
+
+
+_STEPS = 40
 _Box: TypeAlias = "tuple[float, float, float, float]"
 """Left, low, right and high end."""
 

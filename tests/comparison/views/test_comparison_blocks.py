@@ -723,3 +723,17 @@ def test_a_quick_look_at_few_calls_says_about_how_many_times() -> None:
     assert times_sentence(fast, contrast, NAMES, 0.95).startswith(
         "new took about 1.5 times as long as old, by too few independent calls to say how certain"
     )
+
+
+def test_parts_that_explain_less_than_nothing_are_hidden() -> None:
+    """Where what no part explains exceeds the change, one sentence says so, and no table suggests causes."""
+    part = CausePart(scope="body.fc2", kind="Linear", baseline=4e-3, candidate=8e-3)
+    cause = Cause(query=P50, by="layers", total=1e-3, parts=(part,))
+
+    blocks = lay_out(compared(WORSE, causes=(cause,)))
+
+    assert (
+        "the parts do not explain the change of latency.p50 (+1.00 ms): -3.00 ms lies outside every layer"
+        in texts_of(blocks, Severity.NOTE)
+    )
+    assert not any(isinstance(block, Table) and block.title.startswith("Where") for block in blocks)

@@ -136,7 +136,7 @@ const axes = (() => {
 
   // Names of points, each where it covers no other and no point, with a line to its point.
   const PLACES = [[8, -14], [8, 18], [-8, -14], [-8, 18], [16, -30], [-16, -30], [16, 34], [-16, 34], [24, -48], [-24, -48], [24, 52], [-24, 52]];
-  const labels = (colours, named, points) => ({
+  const labels = (colours, named, points, lines) => ({
     type: "custom",
     silent: true,
     z: 7,
@@ -145,6 +145,16 @@ const axes = (() => {
     renderItem: (params, api) => {
       const box = params.coordSys;
       const dots = points.map((one) => api.coord(one)).map(([x, y]) => [x - 5, y - 5, x + 5, y + 5]);
+      lines.forEach((line) => {
+        const places = line.map((one) => api.coord(one));
+        places.slice(1).forEach(([x, y], at) => {
+          const [fromX, fromY] = places[at];
+          for (let part = 0; part < 1; part += 1 / 40) {
+            const [midX, midY] = [fromX + part * (x - fromX), fromY + part * (y - fromY)];
+            dots.push([midX - 3, midY - 3, midX + 3, midY + 3]);
+          }
+        });
+      });
       const taken = [];
       const area = (a, b) => Math.max(0, Math.min(a[2], b[2]) - Math.max(a[0], b[0])) * Math.max(0, Math.min(a[3], b[3]) - Math.max(a[1], b[1]));
       const children = named.flatMap(({ at, text }) => {

@@ -79,8 +79,11 @@ const charts = (() => {
     const named = shownSeries.flatMap((one) =>
       one.x.slice(0, one.named ?? 0).map((x, at) => ({ at: [x / xSize, one.y[at] / ySize], text: shortened(one.labels[at].split(", ")[0]) })),
     );
-    if (named.length)
-      series.push(labels(colours, named, shownSeries.flatMap((one) => (one.joined ? [] : one.x.map((x, at) => [x / xSize, one.y[at] / ySize])))));
+    if (named.length) {
+      const placed = (one) => one.x.map((x, at) => [x / xSize, one.y[at] / ySize]);
+      const [lines, points] = [shownSeries.filter((one) => one.joined), shownSeries.filter((one) => !one.joined)];
+      series.push(labels(colours, named, points.flatMap(placed), lines.map(placed)));
+    }
     const rows = {};
     // A short name stands beside the plot, where no line runs through it.
     const isBeside = (one) => !one.vertical && !one.beyond && one.name.length <= SHORT;
