@@ -42,7 +42,7 @@ def test_a_stored_result_is_explained(stored: Callable[..., Any]) -> None:
     result = stored("explain", CALLED)
 
     assert result.code == 0
-    assert "most of it what the hardware needs at least, the bound (3.0 ms, 61%)" in " ".join(
+    assert "most of it what the hardware needs at least, the bound (3.00 ms, 61%)" in " ".join(
         result.out.split()
     )
     assert max(map(len, result.out.splitlines())) <= 80

@@ -185,6 +185,14 @@ def test_what_draws_is_what_was_built() -> None:
     assert not re.search(rb"\beval\(|new Function\(|https?://(?!www\.w3\.org/)", bundle)
 
 
+def test_the_library_is_not_read_before_a_chart_comes_into_view() -> None:
+    """It is text in the page, which its policy allows to be run once another script asks for it."""
+    page = html.render(full_result())
+
+    assert page.count('<script type="text/plain" id="library">') == 1
+    assert "<script>" in page.partition('id="library">')[2]
+
+
 def test_scripts_are_ascii() -> None:
     """Entities mean nothing inside of a script, so that none may be needed there."""
     for path in (Path(html.__file__).parent / "page").glob("*.js"):
@@ -281,7 +289,8 @@ def test_a_page_of_a_site_names_what_it_loads() -> None:
 
     assert plain.scripts == ("tables.js",)
     assert plain.charts == plain.contents == ""
-    assert set(charted.scripts) < set(files)
+    assert {*charted.scripts, charted.library} < set(files)
+    assert (plain.library, charted.library) == ("", "echarts.js")
     assert json.loads(charted.charts)["pictures"]
     assert ".modeldyno" in files["report.css"]
     assert charted.contents.startswith('<nav aria-label="Contents">')

@@ -34,9 +34,10 @@ if TYPE_CHECKING:
 suffix = ".html"
 has_foot = True
 _PARTS = Path(__file__).parent / "page"
-_BUNDLE = "echarts.js"
-_SCRIPTS = (_BUNDLE, "units.js", "axes.js", "charts.js", "draw.js", "tables.js")
-"""Scripts of a page, in this order; tools/charts builds the first."""
+_LIBRARY = "echarts.js"
+"""What draws; tools/charts builds it. Other scripts load it when the first chart comes into view."""
+_SCRIPTS = ("units.js", "axes.js", "charts.js", "draw.js", "tables.js")
+"""Scripts of a page with charts, in this order."""
 _STYLE = "report.css"
 _UNLINKED = TableLinks()
 _PROMISE = "This page is one file: it loads nothing and sends nothing."
@@ -65,12 +66,13 @@ def write_body(blocks: Iterable[Block], links: TableLinks = _UNLINKED) -> HtmlBo
         contents=_ascii(_write_contents(parts)),
         charts=chart_json.charts_as_json(drawn) if drawn else "",
         scripts=_SCRIPTS if drawn else ("tables.js",),
+        library=_LIBRARY if drawn else "",
     )
 
 
 def page_files() -> Mapping[str, str]:
     """Return the texts of the files that a page of a site needs: scripts, and ``report.css``."""
-    return {_STYLE: _style(), **{name: _page_file(name) for name in _SCRIPTS}}
+    return {_STYLE: _style(), **{name: _page_file(name) for name in (_LIBRARY, *_SCRIPTS)}}
 
 
 def _style() -> str:
@@ -81,13 +83,16 @@ def lay_out(blocks: Iterable[Block], *, title: str, foot: str = "") -> str:
     """Write blocks as a page; on paper, each sheet has the foot and its number."""
     body = write_body(blocks)
     scripts = [_page_file(name) for name in body.scripts]
+    library = _page_file(body.library) if body.library else ""
     style = _style() + _foot_style(foot)
-    allowed = " ".join(map(_digest, scripts))
+    allowed = " ".join(map(_digest, (*filter(None, [library]), *scripts)))
     policy = (
         f"default-src 'none'; script-src {allowed}; style-src {_digest(style)}; "
         "base-uri 'none'; form-action 'none'"
     )
     data = f'<script type="application/json" id="pictures">{body.charts}</script>\n' if body.charts else ""
+    if library:
+        data += f'<script type="text/plain" id="library">{library}</script>\n'
     script_elements = data + "".join(f"<script>{script}</script>\n" for script in scripts)
     return _ascii(
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'

@@ -117,6 +117,8 @@ class HtmlBody:
     """The charts as JSON, safe within a script element; empty if there are none."""
     scripts: tuple[str, ...]
     """Names of the files of `page_files` that draw the charts and sort the tables, in their order."""
+    library: str = ""
+    """Name of the file that they load when the first chart comes into view; empty if there are none."""
 
 
 class WritesHtml(Protocol):

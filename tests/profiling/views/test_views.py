@@ -71,7 +71,7 @@ class TestHeadline:
             ),
             (
                 uncertified_result(),
-                "digits.onnx answers in about 389 us (median of only 5 calls) at batch 32 on onnxruntime.",
+                "digits.onnx answers in about 390 us (median of only 5 calls) at batch 32 on onnxruntime.",
             ),
             (static_result(), "digits.onnx has 22.7 M parameters (86.6 MiB)."),
             (

@@ -57,8 +57,8 @@ def test_parts_that_do_not_add_up_have_no_largest() -> None:
     text = headline(an_explanation(results={RunLevel.IN_PROCESS.value: called}))
 
     assert text == (
-        "onnx:models/mini.onnx takes 5.00 ms in process (mean); where it goes is not clear: framework 4.50 ms, "
-        "kernels 3.00 ms, the parts exceed the whole by 2.5 ms."
+        "onnx:models/mini.onnx takes 5.00 ms in process (mean); where it goes is not clear: framework "
+        "4.50 ms, kernels 3.00 ms, the parts exceed the whole by 2.5 ms."
     )
 
 

@@ -46,9 +46,15 @@ def format_ends(low: float, high: float, unit: str) -> str:
 
 def marked_median(times: Distribution) -> tuple[str, str]:
     """Format the median in seconds of a table and its interval; ``~`` marks one of too few samples."""
-    mark = UNCERTIFIED if times.missing("p50") else ""
     value, span = format_statistic(times, "p50")
-    return f"{mark}{value}", span
+    return median_text(times, UNCERTIFIED) if times.missing("p50") else value, span
+
+
+def median_text(times: Distribution, mark: str = "about ") -> str:
+    """Format the median in seconds of any view; one of too few samples to two digits, with a mark."""
+    if times.missing("p50"):
+        return f"{mark}{format_quantity(times.statistic('p50'), SECONDS, 2)}"
+    return format_statistic(times, "p50")[0]
 
 
 def explain_mark(title: str, medians: Iterable[str]) -> str:

@@ -33,7 +33,23 @@
   const hiddenOf = new Map();
   const focusOf = new Map();
 
-  const draw = (figure) => {
+  // The library is large: it is loaded when the first chart comes into view, and read in the page before.
+  let waiting = null;
+  const withLibrary = (run) => {
+    if (window.echarts) return run();
+    if (waiting) return waiting.push(run);
+    waiting = [run];
+    const [inside, script] = [document.getElementById("library"), document.createElement("script")];
+    const loaded = () => waiting.splice(0).forEach((one) => one());
+    if (inside) script.textContent = inside.textContent;
+    else script.src = document.getElementById("pictures").dataset.library;
+    script.addEventListener("load", loaded);
+    document.head.append(script); // a script with its text in it has run by now
+    if (inside) loaded();
+  };
+
+  const draw = (figure) => withLibrary(() => drawNow(figure));
+  const drawNow = (figure) => {
     const number = Number(figure.dataset.picture);
     const picture = pictures[number];
     const place = figure.querySelector(".chart");
@@ -121,7 +137,6 @@
     (entries) => entries.filter((one) => one.isIntersecting && !drawn.has(one.target)).forEach((one) => draw(one.target)),
     { rootMargin: "300px" },
   );
-  figures.slice(0, 1).forEach(draw); // visible as soon as the page opens
   figures.forEach((figure) => watcher.observe(figure));
   // The others follow while the browser is idle, so that a copy or screenshot of the page has all of them.
   const idle = window.requestIdleCallback ?? ((run) => setTimeout(run, 50));
