@@ -9,13 +9,15 @@ from __future__ import annotations
 import re
 import unicodedata
 from dataclasses import replace
+from math import isfinite
 from typing import TYPE_CHECKING
 
 from modeldyno.base.kinds import kind_of
+from modeldyno.base.report.axes import axes_of
 from modeldyno.base.report.blocks import Align, Block, Heading, Notice, Severity, Table
-from modeldyno.base.report.charts import Bins, Waterfall
+from modeldyno.base.report.charts import Bins, Plot, Waterfall
 from modeldyno.base.stats.units import format_axis, join_units_unbroken
-from modeldyno.base.views.chart_text import describe_chart, step_texts
+from modeldyno.base.views.chart_text import describe_chart, format_on_axis, step_texts
 from modeldyno.base.views.view_options import ViewOptions
 
 if TYPE_CHECKING:
@@ -24,7 +26,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from modeldyno.base.metrics.constraints import Judgement
-    from modeldyno.base.report.charts import Picture
+    from modeldyno.base.report.axes import DrawnAxis
+    from modeldyno.base.report.charts import Picture, Series
     from modeldyno.base.result.result import Result
 
 suffix = ".txt"
@@ -59,7 +62,8 @@ _SIGNS = {
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _ASCII = str.maketrans({
     "≥": ">=", "✓": "+", "✗": "x", "·": "-", "—": "-", "–": "-", "…": "...", "µ": "u", "┊": "|", "→": "->",
-    "±": "+/-",
+    "±": "+/-", "─": "-", "←": "<-", "●": "o", "▲": "^", "■": "#", "◆": "*",
+    "○": "O", "△": "A", "□": "H", "◇": "X",
     **dict.fromkeys("▏▎▍", "."), **dict.fromkeys("▐▌▋▊▉█", "#"),
 })  # fmt: skip
 
@@ -292,12 +296,15 @@ _LONGEST_BAR = 40
 
 
 def _picture_lines(block: Picture, width: int) -> Iterator[Line]:
-    """Draw a histogram or a waterfall; describe any other chart in words."""
+    """Draw a histogram, a waterfall or a plot of few places; describe any other chart in words."""
     if isinstance(block, Bins):
         yield from _bins_lines(block, width)
         return
     if isinstance(block, Waterfall):
         yield from _waterfall_lines(block, width)
+        return
+    if isinstance(block, Plot) and (lines := _plot_lines(block, width)):
+        yield from lines
         return
     yield from (((line, "title"),) for line in wrap(block.title, width))
     yield from (((line, ""),) for line in wrap(describe_chart(block), width))
@@ -348,6 +355,69 @@ def _waterfall_lines(block: Waterfall, width: int) -> Iterator[Line]:
         yield _strip_right(list(spans))
     if block.note:
         yield from (((part, "faint"),) for part in wrap(block.note, width))
+
+
+_MARKS, _HOLLOW = "●▲■◆", "○△□◇"
+_MOST_PLACES, _NARROWEST = 16, 24
+"""Most rows of a plot, and fewest columns of its axis."""
+
+
+def _plot_lines(block: Plot, width: int) -> list[Line]:
+    """Draw a plot with a row for each place on its x axis; empty if it has too many, or no room."""
+    _, y = axes_of(block)
+    places = sorted({x for one in block.series for x in one.x})
+    drawable = y is not None and not block.stacked and not any(rule.vertical for rule in block.rules)
+    names = [format_on_axis(x, block.x) for x in places]
+    left = max(map(display_width, [*names, block.x.label]))
+    room = min(width - left - _GAP, _WIDEST)
+    if y is None or not drawable or not 1 < len(places) <= _MOST_PLACES or len(block.series) > len(_MARKS):
+        return []
+    if room < _NARROWEST:
+        return []
+    beyond = {rule.name: y.beyond(rule.at) for rule in block.rules}
+    named = [f"{mark} {one.name}" for mark, one in zip(_MARKS, block.series, strict=False)]
+    named += [f"{_RULES[side]} {name}" for name, side in beyond.items()]
+    lines: list[Line] = [((part, "title"),) for part in wrap(block.title, width)]
+    lines += [((part, "faint"),) for part in wrap(f"{y.title}: {'  '.join(named)}", width)]
+    columns = [_column(y, rule.at, room) for rule in block.rules if not beyond[rule.name]]
+    for place, name in zip(places, names, strict=True):
+        row = [" "] * room
+        for column in columns:
+            row[column] = "┊"
+        for mark, hollow, one in zip(_MARKS, _HOLLOW, block.series, strict=False):
+            for at in (at for at, x in enumerate(one.x) if x == place and isfinite(one.y[at])):
+                _draw_interval(row, y, one, at)
+                row[_column(y, one.y[at], room)] = hollow if at in one.hollow else mark
+        lines.append(_strip_right([(f"{name:>{left}}  ", "faint"), ("".join(row), "bar")]))
+    lines.append(((f"{block.x.label:>{left}}  {_tick_line(y, room)}", "faint"),))
+    lines += [((part, "faint"),) for part in wrap(block.note, width)] if block.note else []
+    return lines
+
+
+_WIDEST = 64
+_RULES = {0: "┊", 1: "→", -1: "←"}
+"""Sign of a line that is on the axis, beyond its upper end, and beyond its lower one."""
+
+
+def _column(axis: DrawnAxis, value: float, room: int) -> int:
+    return min(room - 1, max(0, round(axis.share(value) * (room - 1))))
+
+
+def _draw_interval(row: list[str], axis: DrawnAxis, one: Series, at: int) -> None:
+    if one.low and isfinite(one.low[at]) and isfinite(one.high[at]):
+        ends = (_column(axis, end, len(row)) for end in (one.low[at], one.high[at]))
+        for column in range(next(ends), next(ends) + 1):
+            row[column] = "─" if row[column] == " " else row[column]
+
+
+def _tick_line(axis: DrawnAxis, room: int) -> str:
+    """Write the ticks of an axis that have room."""
+    text = ""
+    for at, tick in axis.ticks:
+        column = min(_column(axis, at * axis.size, room) - len(tick) // 2, room - len(tick))
+        if column > len(text) or not text:
+            text = f"{text:<{max(0, column)}}{tick}"
+    return text
 
 
 def _placed_bar(begin: float, end: float, width: int) -> str:

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from modeldyno.serving.load.load_curve import LadderBound, LoadCurve, LoadPoint
 
 _LATENCIES, _TAILS = ("p50", "p95", "p99"), ("p50", "p99")
+_LATENCY = "Latency by load"
+"""Title of the chart that a terminal shows as well."""
 _WIDE = 8.0
 """Ratio of the largest to the smallest load from which on their axis is logarithmic."""
 
@@ -50,7 +52,7 @@ def page(document: LoadCurve | Capacity, options: ViewOptions = PLAIN) -> Iterat
     yield Heading(title="Throughput and latency by load")
     yield from pictures(document)
     yield Heading(title="The numbers")
-    yield from (block for block in laid if not isinstance(block, Notice))
+    yield from (block for block in laid if not isinstance(block, Notice | Plot))
 
 
 def blocks(document: LoadCurve | Capacity, options: ViewOptions = PLAIN) -> Iterator[Block]:
@@ -87,9 +89,15 @@ def pictures(document: LoadCurve | Capacity) -> Iterator[Plot | Stack]:
             note="generated tokens, as the server counts them, with 95 % intervals",
         )
     yield from _times_chart(
-        rungs, x, bounds, "time_to_first_token", _TAILS, title="Time to the first token", label="first token"
-    )
-    yield from _times_chart(rungs, x, bounds, "latency", _LATENCIES, title="Latency", label="latency")
+        rungs,
+        x,
+        bounds,
+        "time_to_first_token",
+        _TAILS,
+        title="Time to the first token by load",
+        label="first token",
+    )  # fmt: skip
+    yield from _times_chart(rungs, x, bounds, "latency", _LATENCIES, title=_LATENCY, label="latency")
     yield from _stages_chart(rungs, x.label)
 
 
@@ -107,7 +115,7 @@ def _times_chart(
     lines = [line for name in percentiles if (line := _line(rungs, name, metric, name)).x]
     if lines:
         yield Plot(
-            title=f"{title} by load",
+            title=title,
             x=x,
             y=AxisScale(label=label, unit=SECONDS, logarithmic_from=ORDERS),
             series=tuple(lines),
@@ -229,6 +237,7 @@ def load_curve_blocks(curve: LoadCurve) -> Iterator[Block]:
             for rung in rungs
         ),
     )
+    yield from (chart for chart in pictures(curve) if chart.title == _LATENCY and len(rungs) > 1)
     yield from _token_table(curve.knob, rungs)
     yield from _breakdown_table(curve, rungs)
     yield from _failures(rungs)
