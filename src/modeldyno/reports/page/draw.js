@@ -40,10 +40,13 @@
     if (waiting) return waiting.push(run);
     waiting = [run];
     const [inside, script] = [document.getElementById("library"), document.createElement("script")];
-    const loaded = () => waiting.splice(0).forEach((one) => one());
+    const loaded = () => {
+      script.remove();
+      waiting.splice(0).forEach((one) => one());
+    };
     if (inside) script.textContent = inside.textContent;
     else script.src = document.getElementById("pictures").dataset.library;
-    script.addEventListener("load", loaded);
+    if (!inside) script.addEventListener("load", loaded);
     document.head.append(script); // a script with its text in it has run by now
     if (inside) loaded();
   };
