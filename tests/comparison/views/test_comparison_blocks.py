@@ -28,6 +28,7 @@ from modeldyno.comparison.change.comparison import (
 from modeldyno.comparison.views.blocks import blocks as lay_out
 from modeldyno.comparison.views.blocks import headline, numbers, title
 from modeldyno.comparison.views.changes import sentence, times_sentence
+from modeldyno.comparison.views.page import latency_cdf
 from modeldyno.profiling.views import ViewOptions
 from modeldyno.reports import terminal
 from modeldyno.testing.reporters import HOSTILE
@@ -737,3 +738,17 @@ def test_parts_that_explain_less_than_nothing_are_hidden() -> None:
         in texts_of(blocks, Severity.NOTE)
     )
     assert not any(isinstance(block, Table) and block.title.startswith("Where") for block in blocks)
+
+
+def test_a_cumulative_distribution_ends_where_its_bulk_does() -> None:
+    """A few calls ten times as slow are told in words, and do not squeeze the others."""
+    bulk = [1e-5 * (1 + step / 1000) for step in range(200)]
+    sides = [a_result(samples=[*bulk, *([1e-4] * slow)]) for slow in (6, 0)]
+    (chart,) = latency_cdf(sides, ("before", "now"))
+
+    assert max(x for line in chart.series for x in line.x) < 2e-5
+    assert chart.note == "from the 1st to the 99th percentile; the tail up to 100 us is not drawn"
+    (whole,) = latency_cdf([sides[1], sides[1]], ("a", "b"))
+    assert whole.note == "from the 1st to the 99th percentile"
+    (equal,) = latency_cdf([a_result(samples=[1e-5] * 30)] * 2, ("a", "b"))
+    assert len(equal.series[0].x) == 99
