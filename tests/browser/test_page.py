@@ -178,7 +178,7 @@ def test_who_cannot_see_a_picture_is_told(opened: Open) -> None:
         tab.scroll()
         spoken = tab.page.locator("main").aria_snapshot()
 
-        assert "Histogram of latency from 0.32 ms" in spoken
+        assert "Histogram of latency from 320 us" in spoken
         assert 'figure "Calls in order"' in spoken
         assert "application" not in spoken
         assert "2,500" not in spoken  # what stands along an axis

@@ -743,12 +743,12 @@ def test_parts_that_explain_less_than_nothing_are_hidden() -> None:
 def test_a_cumulative_distribution_ends_where_its_bulk_does() -> None:
     """A few calls ten times as slow are told in words, and do not squeeze the others."""
     bulk = [1e-5 * (1 + step / 1000) for step in range(200)]
-    sides = [a_result(samples=[*bulk, *([1e-4] * slow)]) for slow in (6, 0)]
-    (chart,) = latency_cdf(sides, ("before", "now"))
+    results = [a_result(samples=[*bulk, *([1e-4] * slow)]) for slow in (6, 0)]
+    (chart,) = latency_cdf(results, ("before", "now"))
 
     assert max(x for line in chart.series for x in line.x) < 2e-5
     assert chart.note == "from the 1st to the 99th percentile; the tail up to 100 us is not drawn"
-    (whole,) = latency_cdf([sides[1], sides[1]], ("a", "b"))
+    (whole,) = latency_cdf([results[1], results[1]], ("a", "b"))
     assert whole.note == "from the 1st to the 99th percentile"
     (equal,) = latency_cdf([a_result(samples=[1e-5] * 30)] * 2, ("a", "b"))
     assert len(equal.series[0].x) == 99
