@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import shutil
+import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,7 +16,15 @@ from tests.support.sample_reports import (
     payloads,
 )
 
-from modeldyno.base.report.blocks import Align, Column, Table, make_columns
+from modeldyno.base.report.blocks import (
+    Align,
+    Column,
+    Notice,
+    Severity,
+    Table,
+    make_columns,
+    make_table,
+)
 from modeldyno.base.report.charts import Picture
 from modeldyno.comparison.views import page as comparison_page
 from modeldyno.comparison.views import trend as history
@@ -168,7 +178,7 @@ def test_who_cannot_see_a_picture_is_told(opened: Open) -> None:
         tab.scroll()
         spoken = tab.page.locator("main").aria_snapshot()
 
-        assert "Histogram of latency from 0.32 ms" in spoken
+        assert "Histogram of latency from 320 us" in spoken
         assert 'figure "Calls in order"' in spoken
         assert "application" not in spoken
         assert "2,500" not in spoken  # what stands along an axis
@@ -291,3 +301,21 @@ def test_no_name_runs(opened: Open, first: int) -> None:
             "[...document.querySelectorAll('*')]"
             ".some((e) => [...e.attributes].some((a) => /^on/i.test(a.name)))"
         )
+
+
+def test_a_sortable_table_keeps_its_heading_on_every_sheet(tmp_path: Any) -> None:
+    """Each sheet begins with the titles of the columns, ends with its number, and no doubt is left out."""
+    texts = shutil.which("pdftotext")
+    if texts is None:
+        pytest.skip("pdftotext is not installed")
+    doubts = [Notice(severity=Severity.DOUBT, code=code, text=f"Doubt {code}.") for code in "ab"]
+    rows = ((f"layer {n}", f"{n}.5 ms", f"{n}%") for n in range(90))
+    table = make_table("Layers", ("layer", "time>", "share>"), rows)
+    (tmp_path / "a.pdf").write_bytes(pdf.lay_out([*doubts, table], title="t", foot="digits, 2026"))
+    printed = subprocess.run([texts, "-layout", tmp_path / "a.pdf", "-"], capture_output=True, check=True)
+    sheets = printed.stdout.decode().split("\f")[:-1]
+
+    assert len(sheets) > 2
+    assert all("share" in sheet for sheet in sheets)
+    assert all(f"{number} of {len(sheets)}" in sheet for number, sheet in enumerate(sheets, 1))
+    assert "Doubt a." in sheets[0]

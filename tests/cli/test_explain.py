@@ -42,7 +42,7 @@ def test_a_stored_result_is_explained(stored: Callable[..., Any]) -> None:
     result = stored("explain", CALLED)
 
     assert result.code == 0
-    assert "most of it what the hardware needs at least, the bound (3.0 ms, 61%)" in " ".join(
+    assert "most of it what the hardware needs at least, the bound (3.00 ms, 61%)" in " ".join(
         result.out.split()
     )
     assert max(map(len, result.out.splitlines())) <= 80
@@ -71,7 +71,7 @@ def test_a_stored_explanation_is_shown_listed_and_explained_again(stored: Callab
     assert "explanation" in stored("list").out
     text = stored("show", identifier[:6]).out
     assert "Where the mean latency goes" in text
-    assert "takes 15 ms under load (mean)" in " ".join(stored("explain", identifier[:6]).out.split())
+    assert "takes 15.42 ms under load (mean)" in " ".join(stored("explain", identifier[:6]).out.split())
 
 
 @pytest.mark.parametrize(

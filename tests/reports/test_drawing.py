@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 pytest.importorskip("matplotlib")
 SECONDS = AxisScale(label="latency", unit="s")
-LOADS = AxisScale(label="concurrency", logarithmic=True)
+LOADS = AxisScale(label="concurrency", logarithmic_from=1)
 LINE = Series(
     name="p50", x=(1.0, 2.0, 4.0), y=(0.01, 0.02, 0.04), low=(0.009, 0.01, nan), high=(0.011, 0.03, inf)
 )
@@ -117,23 +117,60 @@ def test_a_plot_shows_bounds_bands_steps_clouds_and_labels() -> None:
     plot = Plot(
         title="a",
         x=numbers,
-        y=replace(SECONDS, logarithmic=True),
+        y=replace(SECONDS, logarithmic_from=1),
         series=(
             Series(name="steps", x=(0.0, 5.0, 5.0, 90.0), y=(1.0, 1.0, 1500.0, 1500.0), marked=True),
             Series(name="cloud", x=tuple(map(float, range(90))), y=(1.0,) * 90, joined=False),
             Series(name="long", x=tuple(map(float, range(90))), y=(3.0,) * 90),
-            Series(name="named", x=(1.0,), y=(700.0,), labels=("best, of all",), named=True, joined=False),
+            Series(name="named", x=(1.0,), y=(700.0,), labels=("best, of all",), named=1, joined=False),
         ),
         rules=(
             ReferenceLine(name="bound", at=2.0),
-            ReferenceLine(name="above all", at=1e6),
+            ReferenceLine(name="above all", at=1e9),
             ReferenceLine(name="knee", at=80.0, vertical=True),
         ),
         bands=(Band(name="warm-up", low=-5.0, high=0.0),),
     )
     labels = set(texts(drawn(plot)))
 
-    assert {"bound", "knee", "warm-up", "best", "latency (s)"} <= labels
+    assert {"bound", "knee", "warm-up", "best", "latency (s)", "above all ↑"} <= labels
+
+
+def test_a_line_beyond_the_edge_is_an_arrow_towards_it() -> None:
+    """On each side of the chart; several are below each other."""
+    rules = (
+        ReferenceLine(name="high", at=9.0),
+        ReferenceLine(name="higher", at=99.0),
+        ReferenceLine(name="low", at=-9.0),
+        ReferenceLine(name="late", at=900.0, vertical=True),
+        ReferenceLine(name="early", at=-900.0, vertical=True),
+    )
+    plot = Plot(title="a", x=AxisScale(label="n"), y=SECONDS, series=(LINE,), rules=rules)
+
+    assert {"high ↑", "higher ↑", "low ↓", "late →", "← early"} <= set(texts(drawn(plot)))
+
+
+def test_names_of_points_do_not_cover_each_other() -> None:
+    """Three points at one place have their names at three places, each with a line to its point."""
+    points = Series(name="layers", x=(2.0,) * 3, y=(1.0,) * 3, labels=("a", "b", "c"), named=3, joined=False)
+    root = drawn(Plot(title="t", x=AxisScale(label="n"), y=SECONDS, series=(points,)))
+    places = {
+        "".join(text.itertext()): text.get("transform") or (text.get("x"), text.get("y"))
+        for text in root.iter()
+        if text.tag.endswith("}text")
+    }
+
+    assert len({places[name] for name in "abc"}) == 3
+
+
+def test_a_point_that_breaks_a_bound_is_hollow() -> None:
+    """It is filled with the ground of the chart."""
+    plot = Plot(title="a", x=LOADS, y=SECONDS, series=(LINE,))
+    hollow = replace(plot, series=(replace(LINE, hollow=(2,)),))
+
+    assert drawing.draw(plot, "svg").count(b"fill: #ffffff") < drawing.draw(hollow, "svg").count(
+        b"fill: #ffffff"
+    )
 
 
 def test_categories_and_stacked_areas() -> None:
@@ -159,6 +196,16 @@ def test_a_histogram_has_its_edges_and_marks() -> None:
     assert {"1 ms", "2 ms", "10 ms", "calls", "latency"} <= set(texts(drawn(bins)))
     assert "p50" in texts(drawn(bins))
     assert "far" not in texts(drawn(bins))
+
+
+def test_what_lies_beyond_the_last_edge_has_a_bar_apart() -> None:
+    """It is labelled as such, and holds the marks that lie there."""
+    bins = Bins(
+        title="Latency", scale=SECONDS, edges=(0.001, 0.002, 0.003), counts=(5.0, 2.0), counted="calls",
+        marks=(ReferenceLine(name="p99", at=0.5),), beyond=3.0, reach=1.0,
+    )  # fmt: skip
+
+    assert {"> 3 ms", "p99"} <= set(texts(drawn(bins)))
 
 
 def test_bars_trees_changes_and_coordinates() -> None:
@@ -208,8 +255,8 @@ def test_a_waterfall_has_a_bar_and_a_label_for_each_step() -> None:
 def test_numbers_without_end_and_without_range_are_drawn() -> None:
     """As an empty chart in the worst case."""
     for ys in ((inf, nan, -inf), (0.0, 0.0, 0.0), (1e300, -1e300, 5e-324), (-1.0, -2.0, -3.0)):
-        for logarithmic in (True, False):
-            scale = AxisScale(label="y", logarithmic=logarithmic)
+        for ratio in (1, inf):
+            scale = AxisScale(label="y", logarithmic_from=ratio)
             plot = Plot(title="a", x=LOADS, y=scale, series=(replace(LINE, y=ys, low=(), high=()),))
             assert "y" in texts(drawn(plot))
 

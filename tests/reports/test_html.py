@@ -185,6 +185,14 @@ def test_what_draws_is_what_was_built() -> None:
     assert not re.search(rb"\beval\(|new Function\(|https?://(?!www\.w3\.org/)", bundle)
 
 
+def test_the_library_is_not_read_before_a_chart_comes_into_view() -> None:
+    """It is text in the page, which its policy allows to be run once another script asks for it."""
+    page = html.render(full_result())
+
+    assert page.count('<script type="text/plain" id="library">') == 1
+    assert "<script>" in page.partition('id="library">')[2]
+
+
 def test_scripts_are_ascii() -> None:
     """Entities mean nothing inside of a script, so that none may be needed there."""
     for path in (Path(html.__file__).parent / "page").glob("*.js"):
@@ -229,10 +237,11 @@ def test_the_histogram_is_told_to_who_cannot_see_it() -> None:
     page = html.render(full_result())
 
     assert (
-        'role="img" aria-label="Histogram of latency from 0.32 ms to 1.24 ms; the fullest bin, '
-        '0.40 ms to 0.42 ms, has 565 of 2,399 calls."'
+        'role="img" aria-label="Histogram of latency from 320 us to 620 us; the fullest bin, '
+        '400 us to 420 us, has 565 of 2,399 calls; 11 lie above."'
     ) in page
-    assert "<title>0.40 ms to 0.42 ms: 565</title>" in page
+    assert "<title>400 us to 420 us: 565</title>" in page
+    assert "<title>above 620 us: 11</title>" in page
 
 
 def test_a_sign_has_a_name() -> None:
@@ -280,7 +289,8 @@ def test_a_page_of_a_site_names_what_it_loads() -> None:
 
     assert plain.scripts == ("tables.js",)
     assert plain.charts == plain.contents == ""
-    assert set(charted.scripts) < set(files)
+    assert {*charted.scripts, charted.library} < set(files)
+    assert (plain.library, charted.library) == ("", "echarts.js")
     assert json.loads(charted.charts)["pictures"]
     assert ".modeldyno" in files["report.css"]
     assert charted.contents.startswith('<nav aria-label="Contents">')
@@ -292,3 +302,21 @@ def test_a_sentence_in_the_third_column_does_not_lie_beside_a_phone(text: str, i
     table = Table(title="t", columns=make_columns("metric", "value>", "meaning"), rows=(("macs", "3", text),))
 
     assert ('class="figures cards"' in html.lay_out([table], title="t")) is is_cards
+
+
+def test_each_sheet_of_paper_has_a_foot() -> None:
+    """It says of what and of when the page is, in a string that nothing in a name can end, and its number."""
+    page = html.lay_out([], title="t", foot='digits "}</style>\\ 模型, 2026')
+    document = full_result()
+
+    assert r'@bottom-left{content:"digits \22 \7d \3c \2f style\3e \5c  \6a21 \578b , 2026"' in page
+    assert "@bottom-right{content:counter(page)" in page
+    assert f'content:"{document.name}, {document.created[:10]} ' in html.render(document)
+
+
+def test_paper_shows_what_is_folded_and_repeats_headings() -> None:
+    """Folded doubts are read on paper; Chromium repeats no heading that has a button in it."""
+    paper = html.lay_out([], title="t").partition("@media print")[2]
+
+    assert ".doubts::details-content{content-visibility:visible" in paper
+    assert "thead th button{display:contents}" in paper

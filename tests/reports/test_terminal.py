@@ -4,6 +4,8 @@ import io
 import re
 import shlex
 import subprocess
+from dataclasses import replace
+from math import inf, nan
 
 import pytest
 from hypothesis import given
@@ -11,7 +13,17 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from modeldyno.base.report.blocks import Align, Column, Heading, Notice, Severity, Table, make_table
-from modeldyno.base.report.charts import AxisScale, Bins, Effect, Forest, Waterfall, WaterfallStep
+from modeldyno.base.report.charts import (
+    AxisScale,
+    Bins,
+    Effect,
+    Forest,
+    Plot,
+    ReferenceLine,
+    Series,
+    Waterfall,
+    WaterfallStep,
+)
 from modeldyno.profiling import views
 from modeldyno.reports import terminal
 from modeldyno.testing.reporters import DOCUMENTS, HOSTILE, full_result, hostile_result, sample_judgements
@@ -157,7 +169,63 @@ class TestDraw:
         drawn = written.getvalue().decode("ascii")
 
         assert "x ??: error: ??" in drawn
-        assert re.search(r"0.40 ms #{20,} 565  p50", drawn)
+        assert re.search(r"400 us #{20,} 565  p50", drawn)
+
+    def test_a_plot_of_few_loads_is_drawn(self) -> None:
+        """A row for each load: marks with intervals, a bound as a line, hollow where it breaks."""
+        plot = Plot(
+            title="Latency by load",
+            x=AxisScale(label="concurrency"),
+            y=AxisScale(label="latency", unit="s", logarithmic_from=10),
+            series=(
+                Series(name="p50", x=(1.0, 32.0), y=(0.004, 0.04), low=(0.003, nan), high=(0.005, inf)),
+                Series(name="p99", x=(1.0, 32.0), y=(0.02, 0.07), hollow=(1,)),
+            ),
+            rules=(ReferenceLine(name="p99 <= 50 ms", at=0.05),),
+            note="n",
+        )
+        title, key, one, other, axis, note = terminal.text([plot]).splitlines()
+
+        assert (title, note) == ("Latency by load", "n")
+        assert key == "latency (ms): ● p50 ▲ p99 ┊ p99 <= 50 ms"
+        assert re.fullmatch(r" +1  +─+●─+ +▲ +┊", one)
+        assert re.fullmatch(r" +32  +● *┊ *△", other)
+        assert axis.split() == ["concurrency", "5", "10", "20", "50"]
+        assert one.index("┊") == other.index("┊")
+
+    def test_a_bound_beyond_the_edge_of_a_plot_is_an_arrow(self) -> None:
+        """Its name stands above the plot with the direction in which it lies; nothing is squeezed for it."""
+        line = Series(name="p50", x=(1.0, 2.0), y=(0.004, 0.006))
+        plot = Plot(
+            title="t",
+            x=AxisScale(label="n"),
+            y=AxisScale(label="latency", unit="s"),
+            series=(line,),
+            rules=(ReferenceLine(name="far", at=9.0), ReferenceLine(name="near zero", at=-1.0)),
+        )
+
+        assert "→ far" in terminal.text([plot])
+        assert "← near zero" in terminal.text([plot])
+        assert "┊" not in terminal.text([plot])
+
+    @pytest.mark.parametrize("change", ["many", "narrow", "stacked", "vertical", "series", "one"])
+    def test_another_plot_is_told_in_words(self, change: str) -> None:
+        """Of many places, of one, in a narrow window, of areas, with vertical lines, or of many lines."""
+        line = Series(name="p50", x=(1.0, 2.0), y=(4.0, 6.0))
+        scale = AxisScale(label="n")
+        plot = Plot(title="t", x=scale, y=scale, series=(line,))
+        places = tuple(map(float, range(17)))
+        changed = {
+            "many": replace(plot, series=(Series(name="p50", x=places, y=places),)),
+            "narrow": plot,
+            "stacked": replace(plot, stacked=True),
+            "vertical": replace(plot, rules=(ReferenceLine(name="knee", at=1.0, vertical=True),)),
+            "series": replace(plot, series=(line,) * 5),
+            "one": replace(plot, series=(Series(name="p50", x=(1.0,), y=(4.0,)),)),
+        }[change]
+        text = terminal.text([changed], width=24 if change == "narrow" else 80)
+
+        assert " ".join(text.split()).startswith(("t Plot of n", "t Areas of n"))
 
     @pytest.mark.parametrize("text", HOSTILE[:6], ids=range(6))
     def test_markup_in_names_is_text(self, text: str) -> None:

@@ -98,7 +98,7 @@ def _readings(machines: Sequence[tuple[HardwareTarget, str, Trend]]) -> Iterator
     yield Heading(title="The machines, by their daily reference model")
     yield Plot(
         title="Time of a call of the reference model",
-        x=AxisScale(label="reading"),
+        x=AxisScale(label="reading", whole=True),
         y=AxisScale(label="latency.p50", unit=SECONDS),
         series=tuple(
             Series.through(

@@ -6,6 +6,8 @@ import html
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING
 
+from modeldyno.base.report.axes import draw_axis
+from modeldyno.base.report.charts import AxisScale
 from modeldyno.base.stats.units import format_quantity
 
 if TYPE_CHECKING:
@@ -143,7 +145,8 @@ def _arrow(arrow: Arrow) -> Iterator[str]:
 _WIDTH, _HEIGHT = 460.0, 96.0
 """Of a panel, without its title."""
 _LEFT, _TITLE, _GAP, _FOOT = 72.0, 24.0, 14.0, 26.0
-_TICKS = 4
+_LINES = 5
+"""Ticks of a panel from which on every other one is left out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,9 +209,11 @@ def _quantity(value: float | None, unit: str) -> str:
 
 
 def _panel(chart: TimeChart, panel: TimePanel, top: float) -> Iterator[str]:
-    high = max((y for line in panel.lines for y in line.y if y is not None), default=0.0) or 1.0
+    values = [y for line in panel.lines for y in line.y if y is not None]
+    axis = draw_axis(AxisScale(label=panel.title, unit=panel.unit), [0.0, *values])
+    assert axis is not None
     foot = top + _TITLE + _HEIGHT
-    yield f'<text class="title" x="{_LEFT:.1f}" y="{top + 14:.1f}">{html.escape(panel.title)}</text>'
+    yield f'<text class="title" x="{_LEFT:.1f}" y="{top + 14:.1f}">{html.escape(axis.title)}</text>'
     x = _WIDTH
     for place, line in reversed(list(enumerate(panel.lines))):
         x -= 7.0 * len(line.name) + 26
@@ -217,16 +222,13 @@ def _panel(chart: TimeChart, panel: TimePanel, top: float) -> Iterator[str]:
             f'y2="{top + 10:.1f}"/><text class="small" x="{x + 18:.1f}" y="{top + 14:.1f}">'
             f"{html.escape(line.name)}</text>"
         )
-    for share in (0.0, 0.5, 1.0):
-        y = foot - share * _HEIGHT
+    for at, tick in axis.ticks[:: 1 + len(axis.ticks) // _LINES]:
+        y = foot - at / axis.high * _HEIGHT
         yield f'<line class="grid" x1="{_LEFT:.1f}" x2="{_WIDTH:.1f}" y1="{y:.1f}" y2="{y:.1f}"/>'
-        yield (
-            f'<text class="small" x="{_LEFT - 6:.1f}" y="{y + 4:.1f}" text-anchor="end">'
-            f"{html.escape(_quantity(share * high, panel.unit)) if share else '0'}</text>"
-        )
+        yield f'<text class="small" x="{_LEFT - 6:.1f}" y="{y + 4:.1f}" text-anchor="end">{tick}</text>'
     for place, line in enumerate(panel.lines):
         points = [
-            None if y is None else f"{_x(chart, at):.1f} {foot - y / high * _HEIGHT:.1f}"
+            None if y is None else f"{_x(chart, at):.1f} {foot - axis.share(y) * _HEIGHT:.1f}"
             for at, y in zip(chart.seconds, line.y, strict=True)
         ]
         for stretch in _stretches(points):
@@ -252,14 +254,9 @@ def _x(chart: TimeChart, at: float) -> float:
 
 
 def _time_axis(chart: TimeChart, y: float) -> Iterator[str]:
-    if not chart.seconds:
-        return
-    count = len(chart.seconds)
-    places = sorted({round(n * (count - 1) / (_TICKS - 1)) for n in range(_TICKS)})
-    for place in places:
-        at = chart.seconds[place]
-        anchor = "end" if place == count - 1 else "start" if place == 0 else "middle"
-        yield (
-            f'<text class="small" x="{_x(chart, at):.1f}" y="{y:.1f}" text-anchor="{anchor}">'
-            f"{at:,.0f} s</text>"
-        )
+    axis = draw_axis(AxisScale(label="time"), chart.seconds, tight=True)
+    assert axis is not None
+    for at, tick in axis.ticks if chart.seconds else ():
+        x = _x(chart, at * axis.size)
+        anchor = "end" if x > _WIDTH - 20 else "start" if x < _LEFT + 10 else "middle"
+        yield f'<text class="small" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{tick} s</text>'

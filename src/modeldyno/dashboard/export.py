@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from modeldyno.stores.interface import Store
 
-_ADDRESS = re.compile(r'(?<=[ ])(?P<word>href|src)="(?P<address>/[^"]*)"')
+_ADDRESS = re.compile(r'(?<=[ ])(?P<word>href|src|data-library)="(?P<address>/[^"]*)"')
 _LEFT_OUT = ("/static/", "/api/", "/compare")
 """Beginnings of addresses that are no pages, or that a visitor chooses."""
 

@@ -118,6 +118,7 @@ def render_page(
         parts=[(type(part).__name__, part, bodies.get(id(part))) for part in parts],
         navigation=NAVIGATION,
         charts=Markup(charted[0].charts) if charted else "",  # noqa: S704 - escaped by its writer
+        library=_static(charted[0].library) if charted else "",
         contents=Markup(charted[0].contents) if charted else "",  # noqa: S704 - as above
         scripts=[_static(n) for n in (*(scripts or ("tables.js",)), *(() if still else ("dashboard.js",)))],
         styles=[_static(name) for name in ("report.css", "dashboard.css")],

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
+from modeldyno.base.report.axes import axes_of, draw_axis, finite, has_room_at_left
 from modeldyno.base.report.charts import AxisScale, Bins, Forest, Parallel, Plot, Stack, Tree, Waterfall
 from modeldyno.base.stats.units import KINDS, display_units, format_axis
 from modeldyno.base.views.chart_text import describe_chart, step_texts
@@ -14,7 +15,8 @@ from modeldyno.base.views.chart_text import describe_chart, step_texts
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from modeldyno.base.report.charts import Effect, Picture, Series, TreeNode
+    from modeldyno.base.report.axes import DrawnAxis
+    from modeldyno.base.report.charts import Effect, Picture, ReferenceLine, Series, TreeNode
 
 _DIGITS = 4
 """Significant digits of a number; charts show no more."""
@@ -63,13 +65,13 @@ def charts_as_json(pictures: Iterable[Picture]) -> str:
 def _picture_data(picture: Picture, shared: SharedValues) -> dict[str, Any]:  # noqa: PLR0911 - one for each kind of chart
     match picture:
         case Plot():
+            axes = axes_of(picture)
             return {
                 "x": _scale_data(picture.x),
                 "y": _scale_data(picture.y),
+                "axes": [_axis_data(axis) for axis in axes],
                 "series": [_series_data(series, shared) for series in picture.series],
-                "rules": [
-                    {"name": r.name, "at": _rounded(r.at), "vertical": r.vertical} for r in picture.rules
-                ],
+                "rules": [_rule_data(rule, picture, *axes) for rule in picture.rules],
                 "bands": [
                     {"name": b.name, "low": _rounded(b.low), "high": _rounded(b.high)} for b in picture.bands
                 ],
@@ -81,6 +83,8 @@ def _picture_data(picture: Picture, shared: SharedValues) -> dict[str, Any]:  # 
                 "edges": list(picture.edges),
                 "labels": format_axis(picture.edges, picture.scale.unit),
                 "counts": list(picture.counts),
+                "beyond": picture.beyond,
+                "reach": picture.reach,
                 "counted": picture.counted,
                 "marks": [{"name": rule.name, "at": rule.at} for rule in picture.marks],
             }
@@ -104,8 +108,12 @@ def _parallel_data(picture: Parallel, shared: SharedValues) -> dict[str, Any]:
     """Return a column for each scale with a value per line; marked lines come last, on top."""
     lines = sorted(picture.lines, key=lambda line: line.marked)
     places = [dict(zip(line.x, line.y, strict=True)) for line in lines]
+    columns = [finite(line[at] for line in places if at in line) for at in range(len(picture.scales))]
+    pairs = zip(picture.scales, columns, strict=True)
+    axes = (draw_axis(scale, column, tight=True) for scale, column in pairs)
     return {
         "scales": [_scale_data(scale) for scale in picture.scales],
+        "axes": [_axis_data(axis) for axis in axes],
         "names": shared.labels(line.name for line in lines),
         "values": [
             shared.column(line.get(float(at)) for line in places) for at in range(len(picture.scales))
@@ -132,8 +140,28 @@ def _scale_data(scale: AxisScale) -> dict[str, Any]:
     return {
         "label": scale.label,
         "sizes": unit_sizes,
-        "logarithmic": scale.logarithmic,
         **({"categories": scale.categories} if scale.categories else {}),
+    }
+
+
+def _axis_data(axis: DrawnAxis | None) -> dict[str, Any] | None:
+    if axis is None:
+        return None
+    ends = {name: float(f"{getattr(axis, name):.8g}") for name in ("low", "high")}
+    ticks = [(float(f"{at:.8g}"), text) for at, text in axis.ticks]
+    return {"title": axis.title, "size": axis.size, **ends, "logarithmic": axis.logarithmic, "ticks": ticks}
+
+
+def _rule_data(rule: ReferenceLine, plot: Plot, x: DrawnAxis | None, y: DrawnAxis | None) -> dict[str, Any]:
+    axis = x if rule.vertical else y
+    beyond = 0 if axis is None else axis.beyond(rule.at)
+    left = not rule.vertical and not beyond and has_room_at_left(plot, rule.at, x, y)
+    return {
+        "name": rule.name,
+        "at": _rounded(rule.at),
+        "vertical": rule.vertical,
+        **({"beyond": beyond} if beyond else {}),
+        **({"left": True} if left else {}),
     }
 
 
@@ -144,7 +172,9 @@ def _series_data(series: Series, shared: SharedValues) -> dict[str, Any]:
         "y": shared.column(series.y),
         "joined": series.joined,
         "marked": series.marked,
-        **({"named": True} if series.named else {}),
+        **({"named": series.named} if series.named else {}),
+        **({"hollow": series.hollow} if series.hollow else {}),
+        **({} if series.tint is None else {"tint": series.tint}),
         **({"labels": shared.labels(series.labels)} if series.labels else {}),
         **({"low": shared.column(series.low), "high": shared.column(series.high)} if series.low else {}),
     }

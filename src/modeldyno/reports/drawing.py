@@ -8,16 +8,19 @@ from __future__ import annotations
 import math
 import textwrap
 import warnings
+from collections import Counter
 from contextlib import contextmanager
 from io import BytesIO
-from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from modeldyno.base import plugins
+from modeldyno.base.report.axes import LARGEST, axes_of, draw_axis, finite, has_room_at_left
 from modeldyno.base.report.charts import Bins, Forest, Parallel, Picture, Plot, Stack, Tree, Waterfall
 from modeldyno.base.stats.sanitize import shorten
-from modeldyno.base.stats.units import KINDS, display_units, format_axis
+from modeldyno.base.stats.units import KINDS, display_units, format_axis, format_number
 from modeldyno.base.views.chart_text import describe_chart, step_texts
+from modeldyno.base.views.text import keep_ending
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from modeldyno.base.report.axes import DrawnAxis
     from modeldyno.base.report.blocks import Block
     from modeldyno.base.report.charts import AxisScale, Effect, ReferenceLine, Series, TreeNode
 
@@ -61,10 +65,8 @@ _SETTINGS: Any = {
 }
 _LINE_LENGTH, _NAME, _LEGEND = 110, 34, 14
 """Characters of a line across the picture and of a name in it; names in a legend."""
-_DENSE, _CLOUD, _LABELLED = 60, 40, 8
-"""Points from which a line has no marks, unjoined points are a cloud, and the most points with a label."""
-_LARGEST = 1e200
-"""Numbers beyond are left out: no scale spans them."""
+_DENSE, _CLOUD = 60, 40
+"""Points from which a line has no marks, and unjoined points are a cloud."""
 _CHANGES = (
     0, -0.5, 1, -0.9, 9, -0.99, 99, 999, -0.2, 0.25, -0.8, 4, -0.3, 0.5, -0.1, 0.1, 0.2, -0.05, 0.05,
     -0.02, 0.02, -0.01, 0.01,
@@ -206,10 +208,6 @@ def _write_legend(axes: Axes, handles: Sequence[Any], names: Sequence[str]) -> N
 # --- numbers ---------------------------------------------------------------------------------------
 
 
-def _finite(values: Iterable[float]) -> list[float]:
-    return [value for value in values if math.isfinite(value) and abs(value) < _LARGEST]
-
-
 def _unit(scale: AxisScale, values: Iterable[float]) -> tuple[float, str]:
     """Return the size of the unit that suits the largest value, and the label of the axis with its name."""
     if scale.categories:
@@ -220,98 +218,150 @@ def _unit(scale: AxisScale, values: Iterable[float]) -> tuple[float, str]:
     return size, f"{scale.label} ({name.strip()})" if name.strip() else scale.label
 
 
-def _digits(value: float) -> str:
-    if not value:
-        return "0"
-    small, large = 1e-4, 1e6
-    return f"{value:.3g}" if not small <= abs(value) < large else f"{round(value, 6):,.10g}"
-
-
 def _scaled(values: Iterable[float], size: float) -> list[float]:
-    return [value / size if math.isfinite(value) and abs(value) < _LARGEST else math.nan for value in values]
+    return [value / size if math.isfinite(value) and abs(value) < LARGEST else math.nan for value in values]
 
 
-def _set_axis(axes: Axes, which: str, scale: AxisScale, values: Sequence[float], label: str) -> None:
-    """Label an axis, scale it, and choose its ticks; values are in the unit of the label."""
+def _set_axis(axes: Axes, which: str, scale: AxisScale, drawn: DrawnAxis | None) -> None:
+    """Label an axis, scale it, and set its ticks."""
+    from matplotlib.ticker import NullLocator
+
     axis = axes.xaxis if which == "x" else axes.yaxis
-    axis.set_label_text(shorten(label, 60))
-    if scale.categories:
+    set_limits = axes.set_xlim if which == "x" else axes.set_ylim
+    if drawn is None:
+        axis.set_label_text(shorten(scale.label, 60))
         axis.set_ticks(range(len(scale.categories)), [shorten(name, 18) for name in scale.categories])
-        _set_limits(axes, which, -0.5, len(scale.categories) - 0.5)
+        set_limits(-0.5, len(scale.categories) - 0.5)
         return
-    positive = [value for value in values if value > 0]
-    if scale.logarithmic and positive:
-        _set_logarithmic(axes, which, positive)
-    elif values and min(values) >= 0 and min(values) <= 0.6 * max(values):  # as the page: from 0
-        _set_limits(axes, which, 0, None)
-    axis.set_major_formatter(lambda value, _: _digits(value))
-
-
-def _set_limits(axes: Axes, which: str, low: float | None, high: float | None) -> None:
-    axes.set_xlim(low, high) if which == "x" else axes.set_ylim(low, high)
-
-
-def _set_logarithmic(axes: Axes, which: str, values: Sequence[float]) -> None:
-    """Let ticks be powers of two if all values are, else 1, 2 and 5, or powers of ten."""
-    from matplotlib.ticker import LogLocator, NullFormatter
-
-    low, high = min(values), max(values)
-    binary = high / low <= 512 and all(math.log2(value).is_integer() for value in values)
-    choose = axes.set_xscale if which == "x" else axes.set_yscale
-    choose("log", base=2 if binary else 10)
-    axis = axes.xaxis if which == "x" else axes.yaxis
-    if not binary:
-        few, some = 2e3, 30
-        steps = (1,) if high / low > few else (1, 3) if high / low > some else (1, 2, 5)
-        axis.set_major_locator(LogLocator(10, subs=steps, numticks=12))
-    axis.set_minor_formatter(NullFormatter())
-    room = 1.12
-    _set_limits(axes, which, low / room, high * room)
+    axis.set_label_text(shorten(drawn.title, 60))
+    if drawn.logarithmic:
+        (axes.set_xscale if which == "x" else axes.set_yscale)("log")
+    axis.set_minor_locator(NullLocator())
+    axis.set_ticks([at for at, _ in drawn.ticks], [text for _, text in drawn.ticks])
+    set_limits(drawn.low, drawn.high)
 
 
 # --- plots -----------------------------------------------------------------------------------------
 
 
 def _plot(axes: Axes, picture: Plot) -> None:
-    xs = _finite(
-        [x for one in picture.series for x in one.x]
-        + [rule.at for rule in picture.rules if rule.vertical]
-        + [band.low for band in picture.bands]
-    )
-    if picture.stacked:
-        heights = [sum(values) for values in zip(*(one.y for one in picture.series), strict=False)]
-    else:
-        heights = [y for one in picture.series for y in (*one.y, *one.high)]
-    ys = _finite([*heights, *(rule.at for rule in picture.rules if not rule.vertical)])
-    (x_size, x_label), (y_size, y_label) = _unit(picture.x, xs), _unit(picture.y, ys)
+    x, y = axes_of(picture)
+    x_size, y_size = 1.0 if x is None else x.size, 1.0 if y is None else y.size
     axes.grid(visible=True, axis="y", color=_SHADE)
     axes.spines["left"].set_visible(False)
+    _set_axis(axes, "x", picture.x, x)
+    _set_axis(axes, "y", picture.y, y)
     if picture.stacked:
         handles = _areas(axes, picture.series, x_size, y_size)
     else:
         handles = [_series(axes, one, place, x_size, y_size) for place, one in enumerate(picture.series)]
-    lows = _finite(y for one in picture.series for y in one.low)
-    _set_axis(axes, "x", picture.x, _scaled(xs, x_size), x_label)
-    _set_axis(axes, "y", picture.y, _scaled([*ys, *lows], y_size), y_label)
-    if xs and not picture.x.categories and any(one.joined and len(one.x) > _DENSE for one in picture.series):
-        axes.set_xlim(min(xs) / x_size, max(xs) / x_size)
     for band in picture.bands:
         axes.axvspan(band.low / x_size, band.high / x_size, color=_SHADE, zorder=0)
-        _write_above(axes, band.low / x_size, 0, shorten(band.name, _NAME), _SOFT)
-    row = 0
+        _write_above(axes, band.low / x_size, 0, shorten(band.name, _NAME), _SOFT, high=band.high / x_size)
+    rows: Counter[tuple[bool, int]] = Counter()
     for rule in picture.rules:
-        if rule.vertical:
-            _vertical_rule(axes, rule.name, rule.at / x_size, row % 6)
-            row += 1
+        axis = x if rule.vertical else y
+        beyond = 0 if axis is None else axis.beyond(rule.at)
+        if beyond:
+            _arrow(axes, rule, beyond, rows[rule.vertical, beyond] % 6)
+        elif rule.vertical:
+            _vertical_rule(axes, rule.name, rule.at / x_size, rows[True, 0] % 6)
         else:
-            _horizontal_rule(axes, rule, y_size)
+            _horizontal_rule(axes, rule, y_size, left=has_room_at_left(picture, rule.at, x, y))
+        rows[rule.vertical, beyond] += 1
+    _name_points(axes, picture.series, x_size, y_size)
     _write_legend(axes, handles, [one.name for one in picture.series])
+
+
+def _arrow(axes: Axes, rule: ReferenceLine, beyond: int, row: int) -> None:
+    """Write the name of a line that lies beyond the edge, with an arrow towards it."""
+    arrow = {(True, 1): "→", (True, -1): "←", (False, 1): "↑", (False, -1): "↓"}[rule.vertical, beyond]
+    name, left = shorten(rule.name, 60), rule.vertical and beyond < 0
+    top = rule.vertical or beyond > 0
+    text = axes.annotate(
+        f"{arrow} {name}" if left else f"{name} {arrow}", (0 if left else 1, 1 if top else 0),
+        xycoords="axes fraction", xytext=(2 if left else -2, (-3 - 12 * row) * (1 if top else -1)),
+        textcoords="offset points", ha="left" if left else "right", va="top" if top else "bottom",
+        fontsize=8.5, zorder=7,
+    )  # fmt: skip
+    _set_apart(text)
+
+
+_PLACES = (
+    (8, 10), (8, -14), (-8, 10), (-8, -14), (16, 24), (-16, 24), (16, -28), (-16, -28),
+    (24, 40), (-24, 40), (24, -44), (-24, -44),
+)  # fmt: skip
+"""Where the name of a point may stand beside it, in points, the best place first."""
+_LETTER, _HIGH = 4.6, 10.0
+"""Points of a letter of such a name, and of its line."""
+
+
+def _name_points(axes: Axes, series: Sequence[Series], x_size: float, y_size: float) -> None:
+    """Name the first points of series, each where it covers no other name and no point, with a line to it."""
+    named = [(one, at) for one in series for at in range(min(one.named, len(one.x)))]
+    figure = axes.get_figure(root=True)
+    if figure is None or not named:
+        return
+    figure.draw_without_rendering()  # else no place in points is known
+    per_inch = 72 / figure.dpi
+
+    def spot(x: float, y: float) -> tuple[float, float]:
+        across, up = axes.transData.transform((x / x_size, y / y_size)) * per_inch
+        return float(across), float(up)
+
+    spots = [[spot(x, y) for x, y in zip(one.x, one.y, strict=True)] for one in series]
+    taken = [
+        (x - 4, y - 4, x + 4, y + 4)
+        for one, places in zip(series, spots, strict=True)
+        for x, y in (_along(places) if one.joined else places)
+    ]
+    edge = [end * per_inch for end in axes.bbox.extents]
+    for one, at in named:
+        text = keep_ending(one.labels[at].split(", ", maxsplit=1)[0], 24)
+        x, y = spot(one.x[at], one.y[at])
+
+        def box(place: tuple[int, int], x: float = x, y: float = y, text: str = text) -> _Box:
+            wide = _LETTER * len(text)
+            left = x + place[0] - (wide if place[0] < 0 else 0)
+            return left, y + place[1] - _HIGH / 2, left + wide, y + place[1] + _HIGH / 2
+
+        best = min(_PLACES, key=lambda place: (_misplaced(box(place), taken, edge), _PLACES.index(place)))
+        taken.append(box(best))
+        axes.annotate(
+            text, (one.x[at] / x_size, one.y[at] / y_size), xytext=best, textcoords="offset points",
+            ha="right" if best[0] < 0 else "left", va="center", fontsize=8, zorder=6,
+            arrowprops={"arrowstyle": "-", "color": _SOFT, "linewidth": 0.8, "shrinkA": 0, "shrinkB": 2},
+        )  # fmt: skip
+
+
+def _along(places: Sequence[tuple[float, float]]) -> Iterator[tuple[float, float]]:
+    """Yield points along a line through some."""
+    for (x, y), (to_x, to_y) in pairwise(places):
+        for step in range(_STEPS):
+            part = step / _STEPS
+            yield x + part * (to_x - x), y + part * (to_y - y)
+
+
+_STEPS = 40
+_Box: TypeAlias = "tuple[float, float, float, float]"
+"""Left, low, right and high end."""
+
+
+def _misplaced(box: _Box, taken: Sequence[_Box], edge: Sequence[float]) -> float:
+    """Return how much of a box lies over others, and how far it reaches beyond the edge."""
+    out = max(0.0, edge[0] - box[0], edge[1] - box[1], box[2] - edge[2], box[3] - edge[3])
+    over = sum(
+        max(0.0, min(box[2], other[2]) - max(box[0], other[0]))
+        * max(0.0, min(box[3], other[3]) - max(box[1], other[1]))
+        for other in taken
+    )
+    return 100 * out + over
 
 
 def _series(axes: Axes, one: Series, place: int, x_size: float, y_size: float) -> Any:
     """Draw one series with its intervals; return what a legend shows of it."""
     cloud = not one.joined and not one.marked and len(one.x) > _CLOUD
-    colour = _COLOURS[6] if cloud else _COLOURS[place % len(_COLOURS)]
+    colour = _COLOURS[6] if cloud else _colour(one, place)
     steps = one.joined and any(a == b for a, b in zip(one.x, one.x[1:], strict=False))
     bare = one.joined and (steps or len(one.x) > _DENSE)
     xs, ys = _scaled(one.x, x_size), _scaled(one.y, y_size)
@@ -328,12 +378,18 @@ def _series(axes: Axes, one: Series, place: int, x_size: float, y_size: float) -
         finite = [end for end in ends if not any(map(math.isnan, end))]
         axes.vlines([x for x, _, _ in finite], [low for _, low, _ in finite], [high for *_, high in finite],
                     colors=colour, linewidth=1.4, alpha=0.7, zorder=2)  # fmt: skip
-    for x, y, label in zip(xs, ys, one.labels[:_LABELLED] if one.named else (), strict=False):
-        axes.annotate(
-            shorten(label.split(", ", maxsplit=1)[0], 24), (x, y), xytext=(0, 6), textcoords="offset points",
-            ha="center", fontsize=8, zorder=6,
-        )  # fmt: skip
+    hollow = [at for at in one.hollow if not bare]
+    axes.plot(
+        [xs[at] for at in hollow], [ys[at] for at in hollow], linestyle="none", color=colour,
+        marker=_MARKS[place % len(_MARKS)], markersize=7 if one.marked else 5, markerfacecolor=_BACK,
+        markeredgewidth=1.6, zorder=6,
+    )  # fmt: skip
     return line
+
+
+def _colour(one: Series, place: int) -> str:
+    """Return the colour of a series: its own, which is the same in every chart, else that of its place."""
+    return _COLOURS[(place if one.tint is None else one.tint) % len(_COLOURS)]
 
 
 def _areas(axes: Axes, series: Sequence[Series], x_size: float, y_size: float) -> list[Any]:
@@ -343,7 +399,7 @@ def _areas(axes: Axes, series: Sequence[Series], x_size: float, y_size: float) -
     for place, one in enumerate(series):
         levels = [0.0 if math.isnan(y) else y for y in _scaled(one.y, y_size)]
         top = [low + level for low, level in zip(base, levels, strict=True)]
-        colour = _COLOURS[place % len(_COLOURS)]
+        colour = _colour(one, place)
         handles.append(axes.fill_between(xs, base, top, step="post", color=colour, alpha=0.55, linewidth=0.5))
         base = top
     return handles
@@ -357,27 +413,30 @@ def _vertical_rule(axes: Axes, name: str, at: float, row: int) -> None:
     _set_apart(_write_above(axes, at, row, shorten(name, _NAME), _TEXT))
 
 
-def _horizontal_rule(axes: Axes, rule: ReferenceLine, size: float) -> None:
-    low, high = sorted(axes.get_ylim())
+def _horizontal_rule(axes: Axes, rule: ReferenceLine, size: float, *, left: bool) -> None:
     at = rule.at / size
-    if not low <= at <= high:
-        return
     axes.axhline(at, color=_TEXT, linewidth=1, linestyle=(0, (5, 4)), zorder=6)
     text = axes.annotate(
-        shorten(rule.name, 60), (1, at), xycoords=("axes fraction", "data"), xytext=(-2, 3),
-        textcoords="offset points", ha="right", fontsize=8.5, zorder=7,
+        shorten(rule.name, 60), (0 if left else 1, at), xycoords=("axes fraction", "data"),
+        xytext=(2 if left else -2, 3), textcoords="offset points", ha="left" if left else "right",
+        fontsize=8.5, zorder=7,
     )  # fmt: skip
     _set_apart(text)
 
 
-def _write_above(axes: Axes, at: float, row: int, text: str, colour: str) -> Any:
-    """Write a name beside a vertical line, at the top of the chart, towards its middle."""
+def _write_above(
+    axes: Axes, at: float, row: int, text: str, colour: str, *, high: float | None = None
+) -> Any:
+    """Write a name beside a vertical line, at the top of the chart, towards its middle.
+
+    With `high` it stands between both lines, at the one that is nearer to an edge.
+    """
     place = axes.transAxes.inverted().transform(axes.transData.transform((at, axes.get_ylim()[1])))[0]
     right = place > 0.5
     return axes.annotate(
-        text, (at, 1), xycoords=("data", "axes fraction"), xytext=(-5 if right else 5, -3 - 12 * row),
-        textcoords="offset points", ha="right" if right else "left", va="top", fontsize=8.5, color=colour,
-        zorder=7,
+        text, (high if right and high is not None else at, 1), xycoords=("data", "axes fraction"),
+        xytext=(-5 if right else 5, -3 - 12 * row), textcoords="offset points",
+        ha="right" if right else "left", va="top", fontsize=8.5, color=colour, zorder=7,
     )  # fmt: skip
 
 
@@ -389,34 +448,46 @@ def _set_apart(text: Any) -> None:
 # --- histograms ------------------------------------------------------------------------------------
 
 
+_GAP = 0.5
+"""Bars between the last edge and the bar of what lies beyond it."""
+
+
 def _bins(axes: Axes, picture: Bins) -> None:
     from matplotlib.ticker import MaxNLocator
 
     counts = [count if math.isfinite(count) else 0.0 for count in picture.counts]
     axes.bar([at + 0.5 for at in range(len(counts))], counts, width=0.92, color=_COLOURS[0])
-    axes.grid(visible=True, axis="y", color=_SHADE)
-    axes.spines["left"].set_visible(False)
+    end = float(len(counts))
     labels = format_axis(picture.edges, picture.scale.unit)
     every = max(1, math.ceil(len(labels) * (max(map(len, labels), default=1) + 2) / _LINE_LENGTH))
-    ticks = range(0, len(labels), every)
-    axes.set_xticks(list(ticks), [shorten(labels[at], 18) for at in ticks])
-    axes.set_xlim(-0.1, len(counts) + 0.1)
+    ticks = [(float(at), shorten(labels[at], 18)) for at in range(0, len(labels), every)]
+    if picture.beyond:
+        axes.bar(end + _GAP + 0.5, picture.beyond, width=0.92, facecolor=_SHADE, edgecolor=_COLOURS[0],
+                 linestyle="--", linewidth=0.8)  # fmt: skip
+        ticks = [tick for tick in ticks if tick[0] < end - 1]
+        ticks.append((end + _GAP + 0.5, f"> {shorten(labels[-1], 18)}"))
+        end += _GAP + 1
+    axes.grid(visible=True, axis="y", color=_SHADE)
+    axes.spines["left"].set_visible(False)
+    axes.set_xticks([at for at, _ in ticks], [text for _, text in ticks])
+    axes.set_xlim(-0.1, end + 0.1)
     axes.set_xlabel(shorten(picture.scale.label, 60))
     axes.set_ylabel(shorten(picture.counted, 60))
-    axes.set_ylim(0, 1.12 * max([*counts, 1.0]))  # room for the names of the marks
+    axes.set_ylim(0, 1.12 * max([*counts, picture.beyond, 1.0]))  # room for the names of the marks
     axes.yaxis.set_major_locator(MaxNLocator("auto", integer=True))
-    axes.yaxis.set_major_formatter(lambda value, _: _digits(value))
+    axes.yaxis.set_major_formatter(lambda value, _: format_number(value))
     marks = [(_bin_of(picture, mark.at), mark.name) for mark in picture.marks]
     for row, (place, name) in enumerate(sorted((at, name) for at, name in marks if at is not None)):
         _vertical_rule(axes, name, place, row)
 
 
 def _bin_of(picture: Bins, value: float) -> float | None:
-    """Return where a value lies among bins that are drawn equally wide."""
-    for at, (low, high) in enumerate(zip(picture.edges, picture.edges[1:], strict=False)):
-        if low <= value < high:
-            return at + (value - low) / (high - low)
-    return None
+    """Return where a value lies among bars that are drawn equally wide."""
+    at = picture.bin_of(value)
+    if at is None or at == len(picture.counts):
+        return None if at is None else at + _GAP + 0.5
+    low, high = picture.edges[at : at + 2]
+    return at + (value - low) / (high - low)
 
 
 # --- stacks ----------------------------------------------------------------------------------------
@@ -433,14 +504,14 @@ def _stack(axes: Axes, picture: Stack) -> None:
         sizes = dict(zip(map(round, part.x), _scaled(part.y, unit), strict=True))
         widths = [0.0 if math.isnan(size := sizes.get(bar, 0.0)) else size for bar in range(len(base))]
         handles.append(
-            axes.barh(range(len(base)), widths, left=base, height=0.66, color=_COLOURS[place % len(_COLOURS)],
+            axes.barh(range(len(base)), widths, left=base, height=0.66, color=_colour(part, place),
                       edgecolor=_BACK, linewidth=0.5)
         )  # fmt: skip
         base = [low + width for low, width in zip(base, widths, strict=True)]
     axes.grid(visible=True, axis="x", color=_SHADE)
     _name_rows(axes, picture.bars)
     axes.set_xlabel(shorten(label, 60))
-    axes.xaxis.set_major_formatter(lambda value, _: _digits(value))
+    axes.xaxis.set_major_formatter(lambda value, _: format_number(value))
     _write_legend(axes, handles, [part.name for part in picture.parts])
 
 
@@ -493,7 +564,7 @@ def _tree(axes: Axes, picture: Tree) -> None:
     axes.yaxis.set_visible(False)
     axes.spines["left"].set_visible(False)
     axes.set_xlabel(shorten(label, 60))
-    axes.xaxis.set_major_formatter(lambda value, _: _digits(value))
+    axes.xaxis.set_major_formatter(lambda value, _: format_number(value))
 
 
 # --- forests ---------------------------------------------------------------------------------------
@@ -506,7 +577,7 @@ def _log(change: float) -> float:
 
 def _forest(axes: Axes, picture: Forest) -> None:
     ends = ((one.value, one.low, one.high, one.smallest, -one.smallest) for one in picture.effects)
-    places = [_log(end) for some in ends for end in _finite(some)]
+    places = [_log(end) for some in ends for end in finite(some)]
     low, high = min(*places, -0.01, 0), max(*places, 0.01, 0)
     room = 0.05 * (high - low)
     low, high = low - room, high + room
@@ -545,8 +616,8 @@ def _effect(axes: Axes, one: Effect, row: int, low: float, high: float) -> None:
 def _change_text(change: float) -> str:
     factor = 1.5
     if change >= factor:
-        return f"×{_digits(float(f'{1 + change:.3g}'))}"
-    return f"{'+' if change > 1e-9 else ''}{_digits(round(100 * change, 2) + 0.0)}%"
+        return f"×{format_number(float(f'{1 + change:.3g}'))}"
+    return f"{'+' if change > 1e-9 else ''}{format_number(round(100 * change, 2) + 0.0)}%"
 
 
 # --- parallel coordinates --------------------------------------------------------------------------
@@ -555,14 +626,16 @@ def _change_text(change: float) -> str:
 def _parallel(axes: Axes, picture: Parallel) -> None:
     lines = sorted(picture.lines, key=lambda line: line.marked)
     columns = [
-        _finite(y for line in lines for x, y in zip(line.x, line.y, strict=True) if round(x) == at)
+        finite(y for line in lines for x, y in zip(line.x, line.y, strict=True) if round(x) == at)
         for at in range(len(picture.scales))
     ]
-    ranges = [_range(scale, column) for scale, column in zip(picture.scales, columns, strict=True)]
+    drawn = [
+        draw_axis(scale, column, tight=True) for scale, column in zip(picture.scales, columns, strict=True)
+    ]
     faint = max(0.05, min(0.6, 25 / max(1, len(lines))))
     for line in lines:
         points = [
-            (round(x), _place(y, picture.scales[round(x)], ranges[round(x)]))
+            (round(x), _place(y, picture.scales[round(x)], drawn[round(x)]))
             for x, y in zip(line.x, line.y, strict=True)
             if math.isfinite(y)
         ]
@@ -571,11 +644,15 @@ def _parallel(axes: Axes, picture: Parallel) -> None:
             [x for x, _ in points], [y for _, y in points], color=_COLOURS[1 if marked else 0],
             linewidth=2.6 if marked else 0.8, alpha=1 if marked else faint, zorder=4 if marked else 2,
         )  # fmt: skip
-    for at, (scale, ends) in enumerate(zip(picture.scales, ranges, strict=True)):
+    for at, (scale, axis) in enumerate(zip(picture.scales, drawn, strict=True)):
         axes.axvline(at, color=_LINE, linewidth=1, zorder=3)
-        for text, height in _ticks(scale, columns[at], ends):
-            _set_apart(axes.text(at + 0.03, height, text, va="center", fontsize=8, zorder=5))
-    labels = [_unit(scale, column)[1] for scale, column in zip(picture.scales, columns, strict=True)]
+        texts = [(float(place), name) for place, name in enumerate(scale.categories)]
+        for value, text in texts if axis is None else ((tick * axis.size, name) for tick, name in axis.ticks):
+            height = _place(value, scale, axis)
+            _set_apart(axes.text(at + 0.03, height, shorten(text, 14), va="center", fontsize=8, zorder=5))
+    labels = [
+        scale.label if axis is None else axis.title for scale, axis in zip(picture.scales, drawn, strict=True)
+    ]
     width = max(8, _LINE_LENGTH // max(1, len(labels)) - 2)
     names = ["\n".join(_wrapped(label, width, 2)) for label in labels]
     axes.set_xticks(range(len(names)), names, color=_TEXT)
@@ -589,36 +666,9 @@ def _parallel(axes: Axes, picture: Parallel) -> None:
         axes.set_xlabel(shorten(f"highlighted: {best}", 100))
 
 
-def _range(scale: AxisScale, column: Sequence[float]) -> tuple[float, float]:
-    if scale.categories:
-        return 0.0, max(1.0, len(scale.categories) - 1.0)
-    used = [value for value in column if value > 0] if scale.logarithmic else list(column)
-    return (min(used), max(used)) if used else (0.0, 1.0)
-
-
-def _place(value: float, scale: AxisScale, ends: tuple[float, float]) -> float:
+def _place(value: float, scale: AxisScale, axis: DrawnAxis | None) -> float:
     """Place a value between 0, the low end of its axis, and 1."""
-    low, high = ends
-    if scale.logarithmic and not scale.categories and low > 0 and value > 0:
-        value, low, high = math.log(value), math.log(low), math.log(high)
-    return (value - low) / (high - low) if high > low else 0.5
-
-
-def _ticks(scale: AxisScale, column: Sequence[float], ends: tuple[float, float]) -> list[tuple[str, float]]:
-    """Return the ticks of a parallel axis: each value if they are few, else the ends and three between."""
-    if scale.categories:
-        return [
-            (shorten(name, 14), _place(float(at), scale, ends)) for at, name in enumerate(scale.categories)
-        ]
-    size = _unit(scale, column)[0]
-    values = sorted(set(column))
-    few = 8
-    if len(values) > few:
-        low, high = ends
-        values = [low + (high - low) * part / 4 for part in range(5)]
-        if scale.logarithmic and low > 0:
-            values = [low * (high / low) ** (part / 4) for part in range(5)]
-    return [(_digits(float(f"{value / size:.3g}")), _place(value, scale, ends)) for value in values]
+    return value / max(1.0, len(scale.categories) - 1.0) if axis is None else axis.share(value)
 
 
 # --- waterfalls ------------------------------------------------------------------------------------
@@ -645,7 +695,7 @@ def _waterfall(axes: Axes, picture: Waterfall) -> None:
                       textcoords="offset points", va="center", fontsize=8.5)  # fmt: skip
     axes.grid(visible=True, axis="x", color=_SHADE)
     axes.set_xlabel(shorten(label, 60))
-    axes.xaxis.set_major_formatter(lambda value, _: _digits(value))
+    axes.xaxis.set_major_formatter(lambda value, _: format_number(value))
 
 
 _DRAWERS: dict[type[Any], Callable[[Axes, Any], None]] = {

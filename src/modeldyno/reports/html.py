@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from modeldyno.base import plugins
 from modeldyno.base.kinds import kind_of
 from modeldyno.base.report.blocks import Block, Heading
+from modeldyno.base.views.text import document_foot
 from modeldyno.base.views.view_options import ViewOptions
 from modeldyno.reports import chart_json, html_elements
 from modeldyno.reports.interface import Content, HtmlBody, TableLinks
@@ -33,9 +34,10 @@ if TYPE_CHECKING:
 suffix = ".html"
 content = Content.PAGES
 _PARTS = Path(__file__).parent / "page"
-_BUNDLE = "echarts.js"
-_SCRIPTS = (_BUNDLE, "units.js", "axes.js", "charts.js", "draw.js", "tables.js")
-"""Scripts of a page, in this order; tools/charts builds the first."""
+_LIBRARY = "echarts.js"
+"""What draws; tools/charts builds it. Other scripts load it when the first chart comes into view."""
+_SCRIPTS = ("units.js", "axes.js", "charts.js", "draw.js", "tables.js")
+"""Scripts of a page with charts, in this order."""
 _STYLE = "report.css"
 _UNLINKED = TableLinks()
 _PROMISE = "This page is one file: it loads nothing and sends nothing."
@@ -51,7 +53,7 @@ def render(document: Result, *, judgements: Sequence[Judgement] = ()) -> str:
     """Write a Result as a page."""
     kind = kind_of(document)
     options = ViewOptions(judgements=tuple(judgements), knobs=plugins.knobs)
-    return lay_out(kind.page(document, options), title=kind.headline(document))
+    return lay_out(kind.page(document, options), title=kind.headline(document), foot=document_foot(document))
 
 
 def write_body(blocks: Iterable[Block], links: TableLinks = _UNLINKED) -> HtmlBody:
@@ -64,29 +66,33 @@ def write_body(blocks: Iterable[Block], links: TableLinks = _UNLINKED) -> HtmlBo
         contents=_ascii(_write_contents(parts)),
         charts=chart_json.charts_as_json(drawn) if drawn else "",
         scripts=_SCRIPTS if drawn else ("tables.js",),
+        library=_LIBRARY if drawn else "",
     )
 
 
 def page_files() -> Mapping[str, str]:
     """Return the texts of the files that a page of a site needs: scripts, and ``report.css``."""
-    return {_STYLE: _style(), **{name: _page_file(name) for name in _SCRIPTS}}
+    return {_STYLE: _style(), **{name: _page_file(name) for name in (_LIBRARY, *_SCRIPTS)}}
 
 
 def _style() -> str:
     return _page_file("fragment.css") + _page_file("page.css")
 
 
-def lay_out(blocks: Iterable[Block], *, title: str) -> str:
-    """Write blocks as a page."""
+def lay_out(blocks: Iterable[Block], *, title: str, foot: str = "") -> str:
+    """Write blocks as a page; on paper, each sheet has the foot and its number."""
     body = write_body(blocks)
     scripts = [_page_file(name) for name in body.scripts]
-    style = _style()
-    allowed = " ".join(map(_digest, scripts))
+    library = _page_file(body.library) if body.library else ""
+    style = _style() + _foot_style(foot)
+    allowed = " ".join(map(_digest, (*filter(None, [library]), *scripts)))
     policy = (
         f"default-src 'none'; script-src {allowed}; style-src {_digest(style)}; "
         "base-uri 'none'; form-action 'none'"
     )
     data = f'<script type="application/json" id="pictures">{body.charts}</script>\n' if body.charts else ""
+    if library:
+        data += f'<script type="text/plain" id="library">{library}</script>\n'
     script_elements = data + "".join(f"<script>{script}</script>\n" for script in scripts)
     return _ascii(
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -97,6 +103,20 @@ def lay_out(blocks: Iterable[Block], *, title: str) -> str:
         f"{body.contents}<main>\n{body.elements}</main>\n"
         f"<footer>Written by ModelDyno. {_PROMISE}</footer>\n{script_elements}</body>\n</html>\n"
     )
+
+
+def _foot_style(foot: str) -> str:
+    """Write what stands at the foot of each sheet of paper."""
+    text = _UNSAFE_IN_CSS.sub(lambda match: f"\\{ord(match[0]):x} ", foot)
+    box = "font:8pt system-ui,sans-serif;color:#59636e"
+    return (
+        f'@page{{@bottom-left{{content:"{text}";{box};white-space:nowrap}}'
+        f'@bottom-right{{content:counter(page) " of " counter(pages);{box}}}}}\n'
+    )
+
+
+_UNSAFE_IN_CSS = re.compile(r"[^A-Za-z0-9 .,:_-]")
+"""Characters that are escaped in a string of a style sheet."""
 
 
 # --- sections ------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import re
-from itertools import groupby, pairwise
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from modeldyno.base.report.blocks import Align, Block, Heading, Notice, Severity, Table
@@ -255,7 +255,7 @@ def _figure(title: str, beside: str, *parts: str) -> str:
 def histogram_svg(picture: Bins) -> str:
     """Draw a histogram as SVG, labelled with its description."""
     labels = format_axis(picture.edges, picture.scale.unit)
-    drawn = "".join((*_bars(picture, labels), *_axis(labels), *_marks(picture)))
+    drawn = "".join((*_bars(picture, labels), *_axis(picture, labels), *_marks(picture)))
     label = html.escape(describe_chart(picture))
     return (
         f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT + _TOP + _FOOT}" role="img" aria-label="{label}">{drawn}</svg>'
@@ -263,35 +263,55 @@ def histogram_svg(picture: Bins) -> str:
 
 
 def _bars(picture: Bins, labels: Sequence[str]) -> Iterator[str]:
-    step, most = _WIDTH / len(picture.counts), max(picture.counts) or 1.0
-    for place, count in enumerate(picture.counts):
+    step, most = _step(picture), max(picture.bars) or 1.0
+    for place, count in enumerate(picture.bars):
+        beyond = place == len(picture.counts)
         height = max(_HEIGHT * count / most, 1.5 if count else 0.0)
-        hint = f"{labels[place]} to {labels[place + 1]}: {count:,.0f}"
+        hint = f"{labels[place]} to {labels[place + 1]}" if not beyond else f"above {labels[-1]}"
         yield (
-            f'<rect class="bar" x="{place * step + 1:.1f}" y="{_TOP + _HEIGHT - height:.1f}" '
-            f'width="{step - 2:.1f}" height="{height:.1f}"><title>{html.escape(hint)}</title></rect>'
+            f'<rect class="bar{" beyond" if beyond else ""}" x="{(place + _GAP * beyond) * step + 1:.1f}" '
+            f'y="{_TOP + _HEIGHT - height:.1f}" width="{step - 2:.1f}" height="{height:.1f}">'
+            f"<title>{html.escape(f'{hint}: {count:,.0f}')}</title></rect>"
         )
 
 
-def _axis(labels: Sequence[str]) -> Iterator[str]:
-    bottom = _TOP + _HEIGHT
+_GAP = 0.5
+"""Bars between the last edge and the bar of what lies beyond it."""
+
+
+def _step(picture: Bins) -> float:
+    """Return the width of a bar."""
+    return _WIDTH / (len(picture.bars) + (_GAP if picture.beyond else 0))
+
+
+def _axis(picture: Bins, labels: Sequence[str]) -> Iterator[str]:
+    bottom, step = _TOP + _HEIGHT, _step(picture)
     yield f'<line class="axis" x1="0" x2="{_WIDTH}" y1="{bottom}" y2="{bottom}"/>'
     every = -(-len(labels) // 8)
-    for place in range(0, len(labels), every):
-        x = _WIDTH * place / (len(labels) - 1)
-        anchor = "start" if not place else "end" if place == len(labels) - 1 else "middle"
-        text = html.escape(labels[place])
+    texts = [(place * step, labels[place]) for place in range(0, len(labels), every)]
+    if picture.beyond:
+        texts = [text for text in texts if text[0] < _WIDTH - 2.5 * step]
+        texts.append((_WIDTH, f"> {labels[-1]}"))
+    for x, label in texts:
+        anchor = "start" if not x else "end" if x > _WIDTH - 1 else "middle"
+        text = html.escape(label)
         yield f'<text x="{x:.1f}" y="{bottom + 14}" text-anchor="{anchor}">{text}</text>'
 
 
 def _marks(picture: Bins) -> Iterator[str]:
+    step = _step(picture)
     for mark in picture.marks:
-        bins = enumerate(pairwise(picture.edges))
-        for place, (low, high) in ((at, ends) for at, ends in bins if ends[0] <= mark.at < ends[1]):
-            x = _WIDTH * (place + (mark.at - low) / (high - low)) / len(picture.counts)
-            anchor = "end" if x > _WIDTH - 60 else "start"
-            yield (
-                f'<line class="mark" x1="{x:.1f}" x2="{x:.1f}" y1="4" y2="{_TOP + _HEIGHT}"/>'
-                f'<text x="{x + (4 if anchor == "start" else -4):.1f}" y="12" text-anchor="{anchor}">'
-                f"{html.escape(mark.name)}</text>"
-            )
+        place = picture.bin_of(mark.at)
+        if place is None:
+            continue
+        inside = _GAP + 0.5
+        if place < len(picture.counts):
+            low, high = picture.edges[place : place + 2]
+            inside = (mark.at - low) / (high - low)
+        x = (place + inside) * step
+        anchor = "end" if x > _WIDTH - 60 else "start"
+        yield (
+            f'<line class="mark" x1="{x:.1f}" x2="{x:.1f}" y1="4" y2="{_TOP + _HEIGHT}"/>'
+            f'<text x="{x + (4 if anchor == "start" else -4):.1f}" y="12" text-anchor="{anchor}">'
+            f"{html.escape(mark.name)}</text>"
+        )

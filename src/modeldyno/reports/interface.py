@@ -52,8 +52,12 @@ class Reporter(ABC):
             MissingExtra: something is missing.
         """
 
-    def lay_out(self, blocks: Iterable[Block], *, title: str) -> str | bytes:
-        """Render blocks as a whole file; the title is used if the format has one."""
+    def lay_out(self, blocks: Iterable[Block], *, title: str, foot: str = "") -> str | bytes:
+        """Render blocks as a whole file.
+
+        The title is used if the format has one; the foot, which says of what and of when it is, if each sheet
+        of it is printed with one.
+        """
         raise NotImplementedError
 
     def table(self, block: Table) -> str:
@@ -103,6 +107,8 @@ class HtmlBody:
     """The charts as JSON, safe within a script element; empty if there are none."""
     scripts: tuple[str, ...]
     """Names of the files of `page_files` that draw the charts and sort the tables, in their order."""
+    library: str = ""
+    """Name of the file that they load when the first chart comes into view; empty if there are none."""
 
 
 class WritesHtml(Protocol):

@@ -43,9 +43,9 @@ def render(document: Result, *, judgements: Sequence[Judgement] = ()) -> str:
     return lay_out(kind.blocks(document, options), title=kind.headline(document))
 
 
-def lay_out(blocks: Iterable[Block], *, title: str) -> str:
-    """Write blocks; the first of them serves as the title."""
-    del title
+def lay_out(blocks: Iterable[Block], *, title: str, foot: str = "") -> str:
+    """Write blocks; the first of them serves as the title, and there is no foot."""
+    del title, foot
     parts: list[str] = []
     before: Block | None = None
     for block in blocks:

@@ -43,9 +43,9 @@ def render(document: Result, *, judgements: Sequence[Judgement] = ()) -> bytes:
     return print_to_pdf(html.render(document, judgements=judgements))
 
 
-def lay_out(blocks: Iterable[Block], *, title: str) -> bytes:
-    """Print blocks as a page."""
-    return print_to_pdf(html.lay_out(blocks, title=title))
+def lay_out(blocks: Iterable[Block], *, title: str, foot: str = "") -> bytes:
+    """Print blocks as a page, whose sheets have a foot and their number."""
+    return print_to_pdf(html.lay_out(blocks, title=title, foot=foot))
 
 
 def print_to_pdf(page: str) -> bytes:

@@ -38,8 +38,9 @@ def render(document: Result, *, judgements: Sequence[Judgement] = ()) -> bytes:
     return lay_out(kind.page(document, options), title=kind.headline(document))
 
 
-def lay_out(blocks: Iterable[Block], *, title: str) -> bytes:
-    """Draw the first chart of blocks, or the title if there is none."""
+def lay_out(blocks: Iterable[Block], *, title: str, foot: str = "") -> bytes:
+    """Draw the first chart of blocks, or the title if there is none; a picture has no foot."""
+    del foot
     return drawing.draw_first(blocks, title, "svg")
 
 

@@ -9,13 +9,15 @@ from __future__ import annotations
 import re
 import unicodedata
 from dataclasses import replace
+from math import isfinite
 from typing import TYPE_CHECKING
 
 from modeldyno.base.kinds import kind_of
+from modeldyno.base.report.axes import axes_of
 from modeldyno.base.report.blocks import Align, Block, Heading, Notice, Severity, Table
-from modeldyno.base.report.charts import Bins, Waterfall
+from modeldyno.base.report.charts import Bins, Plot, Waterfall
 from modeldyno.base.stats.units import format_axis, join_units_unbroken
-from modeldyno.base.views.chart_text import describe_chart, step_texts
+from modeldyno.base.views.chart_text import describe_chart, format_on_axis, step_texts
 from modeldyno.base.views.view_options import ViewOptions
 
 if TYPE_CHECKING:
@@ -24,7 +26,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from modeldyno.base.metrics.constraints import Judgement
-    from modeldyno.base.report.charts import Picture
+    from modeldyno.base.report.axes import DrawnAxis
+    from modeldyno.base.report.charts import Picture, Series
     from modeldyno.base.result.result import Result
 
 suffix = ".txt"
@@ -61,7 +64,8 @@ _SIGNS = {
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _ASCII = str.maketrans({
     "≥": ">=", "✓": "+", "✗": "x", "·": "-", "—": "-", "–": "-", "…": "...", "µ": "u", "┊": "|", "→": "->",
-    "±": "+/-",
+    "±": "+/-", "─": "-", "←": "<-", "●": "o", "▲": "^", "■": "#", "◆": "*",
+    "○": "O", "△": "A", "□": "H", "◇": "X",
     **dict.fromkeys("▏▎▍", "."), **dict.fromkeys("▐▌▋▊▉█", "#"),
 })  # fmt: skip
 
@@ -306,12 +310,15 @@ _LONGEST_BAR = 40
 
 
 def _picture_lines(block: Picture, width: int) -> Iterator[Line]:
-    """Draw a histogram or a waterfall; describe any other chart in words."""
+    """Draw a histogram, a waterfall or a plot of few places; describe any other chart in words."""
     if isinstance(block, Bins):
         yield from _bins_lines(block, width)
         return
     if isinstance(block, Waterfall):
         yield from _waterfall_lines(block, width)
+        return
+    if isinstance(block, Plot) and (lines := _plot_lines(block, width)):
+        yield from lines
         return
     yield from (((line, "title"),) for line in wrap(block.title, width))
     yield from (((line, ""),) for line in wrap(describe_chart(block), width))
@@ -321,15 +328,17 @@ def _picture_lines(block: Picture, width: int) -> Iterator[Line]:
 
 def _bins_lines(block: Bins, width: int) -> Iterator[Line]:
     yield ((f"{block.title} ", "title"), (f"({block.counted})", "faint"))
-    labels = format_axis(block.edges, block.scale.unit)[:-1]
-    counts = [f"{count:,.0f}" for count in block.counts]
+    edges = format_axis(block.edges, block.scale.unit)
+    labels = [*edges[:-1], *([f">{edges[-1]}"] if block.beyond else [])]
+    counts = [f"{count:,.0f}" for count in block.bars]
     named = [_marks(block, place) for place in range(len(counts))]
     left, middle = max(map(display_width, labels)), max(map(display_width, counts))
     room = width - left - middle - max(map(display_width, named)) - 4
-    longest, most = min(max(room, 1), _LONGEST_BAR), max(block.counts)
-    for label, count, size, marks in zip(labels, counts, block.counts, named, strict=True):
+    longest, most = min(max(room, 1), _LONGEST_BAR), max(block.bars)
+    for place, (label, count, size, marks) in enumerate(zip(labels, counts, block.bars, named, strict=True)):
         bar = _bar(size / most * longest if most else 0.0)
-        spans = ((f"{label:>{left}} ", "faint"), (bar, "bar"), (f" {count}", ""), (f"  {marks}", "note"))
+        role = "bar" if place < len(block.counts) else "faint"
+        spans = ((f"{label:>{left}} ", "faint"), (bar, role), (f" {count}", ""), (f"  {marks}", "note"))
         yield spans if marks else spans[:-1]
     if block.note:
         yield from (((part, "faint"),) for part in wrap(block.note, width))
@@ -362,6 +371,69 @@ def _waterfall_lines(block: Waterfall, width: int) -> Iterator[Line]:
         yield from (((part, "faint"),) for part in wrap(block.note, width))
 
 
+_MARKS, _HOLLOW = "●▲■◆", "○△□◇"
+_MOST_PLACES, _NARROWEST = 16, 24
+"""Most rows of a plot, and fewest columns of its axis."""
+
+
+def _plot_lines(block: Plot, width: int) -> list[Line]:
+    """Draw a plot with a row for each place on its x axis; empty if it has too many, or no room."""
+    _, y = axes_of(block)
+    places = sorted({x for one in block.series for x in one.x})
+    drawable = y is not None and not block.stacked and not any(rule.vertical for rule in block.rules)
+    names = [format_on_axis(x, block.x) for x in places]
+    left = max(map(display_width, [*names, block.x.label]))
+    room = min(width - left - _GAP, _WIDEST)
+    if y is None or not drawable or not 1 < len(places) <= _MOST_PLACES or len(block.series) > len(_MARKS):
+        return []
+    if room < _NARROWEST:
+        return []
+    beyond = {rule.name: y.beyond(rule.at) for rule in block.rules}
+    named = [f"{mark} {one.name}" for mark, one in zip(_MARKS, block.series, strict=False)]
+    named += [f"{_RULES[side]} {name}" for name, side in beyond.items()]
+    lines: list[Line] = [((part, "title"),) for part in wrap(block.title, width)]
+    lines += [((part, "faint"),) for part in wrap(f"{y.title}: {'  '.join(named)}", width)]
+    columns = [_column(y, rule.at, room) for rule in block.rules if not beyond[rule.name]]
+    for place, name in zip(places, names, strict=True):
+        row = [" "] * room
+        for column in columns:
+            row[column] = "┊"
+        for mark, hollow, one in zip(_MARKS, _HOLLOW, block.series, strict=False):
+            for at in (at for at, x in enumerate(one.x) if x == place and isfinite(one.y[at])):
+                _draw_interval(row, y, one, at)
+                row[_column(y, one.y[at], room)] = hollow if at in one.hollow else mark
+        lines.append(_strip_right([(f"{name:>{left}}  ", "faint"), ("".join(row), "bar")]))
+    lines.append(((f"{block.x.label:>{left}}  {_tick_line(y, room)}", "faint"),))
+    lines += [((part, "faint"),) for part in wrap(block.note, width)] if block.note else []
+    return lines
+
+
+_WIDEST = 64
+_RULES = {0: "┊", 1: "→", -1: "←"}
+"""Sign of a line that is on the axis, beyond its upper end, and beyond its lower one."""
+
+
+def _column(axis: DrawnAxis, value: float, room: int) -> int:
+    return min(room - 1, max(0, round(axis.share(value) * (room - 1))))
+
+
+def _draw_interval(row: list[str], axis: DrawnAxis, one: Series, at: int) -> None:
+    if one.low and isfinite(one.low[at]) and isfinite(one.high[at]):
+        ends = (_column(axis, end, len(row)) for end in (one.low[at], one.high[at]))
+        for column in range(next(ends), next(ends) + 1):
+            row[column] = "─" if row[column] == " " else row[column]
+
+
+def _tick_line(axis: DrawnAxis, room: int) -> str:
+    """Write the ticks of an axis that have room."""
+    text = ""
+    for at, tick in axis.ticks:
+        column = min(_column(axis, at * axis.size, room) - len(tick) // 2, room - len(tick))
+        if column > len(text) or not text:
+            text = f"{text:<{max(0, column)}}{tick}"
+    return text
+
+
 def _placed_bar(begin: float, end: float, width: int) -> str:
     """Draw a bar from one share of the width to another, either of which may be the left one."""
     left, right = sorted((round(begin * width * 2), round(end * width * 2)))
@@ -381,8 +453,7 @@ def _bar(size: float) -> str:
 
 def _marks(block: Bins, place: int) -> str:
     """Return the names of the marks in a bin."""
-    low, high = block.edges[place : place + 2]
-    return ", ".join(mark.name for mark in block.marks if low <= mark.at < high)
+    return ", ".join(mark.name for mark in block.marks if block.bin_of(mark.at) == place)
 
 
 # --- text --------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from modeldyno.base.report.blocks import Block, Heading, Notice, Severity, choos
 from modeldyno.base.report.charts import Picture
 from modeldyno.base.report.chosen_plot import parse_plot
 from modeldyno.base.result.result import Result
-from modeldyno.base.views.text import count
+from modeldyno.base.views.text import count, document_foot
 from modeldyno.base.views.view_options import PLAIN, ViewOptions
 from modeldyno.reports.interface import Content
 from modeldyno.stores.catalog import caching_reader
@@ -73,7 +73,11 @@ def write(
         save_file(path, reporter.table(kind_of(document).numbers(document)))
     else:
         page_layout = lay_out_document(document, options)
-        save_file(path, reporter.lay_out(page_layout.blocks, title=page_layout.title))
+        save_file(path, _lay_out(reporter, page_layout))
+
+
+def _lay_out(reporter: Reporter, page: Page) -> str | bytes:
+    return reporter.lay_out(page.blocks, title=page.title, foot=page.foot)
 
 
 def _chosen(table: Table, fields: Sequence[str], usual: Sequence[str]) -> Table:
@@ -117,7 +121,7 @@ def write_several(documents: Sequence[Document], path: Path) -> None:
         save_file(path, codec.json_array([kind_of(document).encode(document) for document in documents]))
     elif reporter.content is Content.PAGES:
         page_layout = combine_pages([lay_out_document(document) for document in documents])
-        save_file(path, reporter.lay_out(page_layout.blocks, title=page_layout.title))
+        save_file(path, _lay_out(reporter, page_layout))
     elif len(results) == len(documents):
         save_file(path, reporter.table(kind_of(results[0]).numbers(*results)))
     else:
@@ -262,7 +266,7 @@ def lay_out_document(document: Document, options: ViewOptions = PLAIN) -> Page:
     title = kind.title(document)
     if kind.configurations_title is not None and options.configurations:
         title = kind.configurations_title(document, options.configurations)
-    return Page(title=title, blocks=tuple(kind.page(document, options)))
+    return Page(title=title, blocks=tuple(kind.page(document, options)), foot=document_foot(document))
 
 
 def save_file(path: Path, data: str | bytes) -> None:
@@ -276,13 +280,17 @@ class Page:
 
     title: str
     blocks: tuple[Block, ...]
+    foot: str = ""
+    """What stands at the foot of each sheet of paper."""
 
 
 def combine_pages(pages: Sequence[Page]) -> Page:
     """Combine pages into one, with a table of their verdicts at the top."""
     names = [page.title for page in pages]
     return Page(
-        title=f"{count(len(pages), 'document')}: {', '.join(names)}", blocks=tuple(_combined_blocks(pages))
+        title=f"{count(len(pages), 'document')}: {', '.join(names)}",
+        blocks=tuple(_combined_blocks(pages)),
+        foot=count(len(pages), "document"),
     )
 
 

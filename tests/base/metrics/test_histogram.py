@@ -57,6 +57,7 @@ def test_a_heavy_tail_gets_growing_bins() -> None:
     assert bins is not None
     assert not bins.even
     assert bins.edges[-1] - bins.edges[-2] > 2 * (bins.edges[1] - bins.edges[0])
+    assert bins.edges[:4] == (1e-6, 2e-6, 5e-6, 1e-5)
 
 
 def test_mostly_equal_samples_have_a_range() -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 from modeldyno.base.report.charts import (
     AxisScale,
     Bins,
@@ -65,3 +67,13 @@ def test_a_series_goes_through_points() -> None:
 
     assert series == Series(name="s", x=(1.0, 3.0), y=(2.0, 4.0), labels=("a", "b"), joined=False)
     assert Series.through("s", ()) == Series(name="s", x=(), y=())
+
+
+def test_a_value_lies_in_the_bar_that_holds_it() -> None:
+    """An edge belongs to the bin above it; above the last one is a bar of its own, if anything is there."""
+    bins = Bins(title="t", scale=AxisScale(label="x"), edges=(1.0, 2.0, 3.0), counts=(4.0, 5.0), counted="c")
+    tailed = replace(bins, beyond=2.0, reach=9.0)
+
+    assert [bins.bin_of(value) for value in (0.5, 1.0, 2.0, 2.9, 3.0, 9.0)] == [None, 0, 1, 1, None, None]
+    assert [tailed.bin_of(value) for value in (2.9, 3.0, 9.0, 9.1)] == [1, 2, 2, None]
+    assert (bins.bars, tailed.bars) == ((4.0, 5.0), (4.0, 5.0, 2.0))

@@ -28,6 +28,7 @@ from modeldyno.comparison.change.comparison import (
 from modeldyno.comparison.views.blocks import _differences_table, headline, numbers, title
 from modeldyno.comparison.views.blocks import blocks as lay_out
 from modeldyno.comparison.views.changes import sentence, times_sentence
+from modeldyno.comparison.views.page import latency_cdf
 from modeldyno.profiling.views import ViewOptions
 from modeldyno.reports import terminal
 from modeldyno.testing.reporters import HOSTILE
@@ -766,3 +767,31 @@ def test_a_quick_look_at_few_calls_says_about_how_many_times() -> None:
     assert times_sentence(fast, contrast, NAMES, 0.95).startswith(
         "new took about 1.5 times as long as old, by too few independent calls to say how certain"
     )
+
+
+def test_parts_that_explain_less_than_nothing_are_hidden() -> None:
+    """Where what no part explains exceeds the change, one sentence says so, and no table suggests causes."""
+    part = CausePart(scope="body.fc2", kind="Linear", baseline=4e-3, candidate=8e-3)
+    cause = Cause(query=P50, by="layers", total=1e-3, parts=(part,))
+
+    blocks = lay_out(compared(WORSE, causes=(cause,)))
+
+    assert (
+        "the parts do not explain the change of latency.p50 (+1.00 ms): -3.00 ms lies outside every layer"
+        in texts_of(blocks, Severity.NOTE)
+    )
+    assert not any(isinstance(block, Table) and block.title.startswith("Where") for block in blocks)
+
+
+def test_a_cumulative_distribution_ends_where_its_bulk_does() -> None:
+    """A few calls ten times as slow are told in words, and do not squeeze the others."""
+    bulk = [1e-5 * (1 + step / 1000) for step in range(200)]
+    results = [a_result(samples=[*bulk, *([1e-4] * slow)]) for slow in (6, 0)]
+    (chart,) = latency_cdf(results, ("before", "now"))
+
+    assert max(x for line in chart.series for x in line.x) < 2e-5
+    assert chart.note == "from the 1st to the 99th percentile; the tail up to 100 us is not drawn"
+    (whole,) = latency_cdf([results[1], results[1]], ("a", "b"))
+    assert whole.note == "from the 1st to the 99th percentile"
+    (equal,) = latency_cdf([a_result(samples=[1e-5] * 30)] * 2, ("a", "b"))
+    assert len(equal.series[0].x) == 99

@@ -5,11 +5,13 @@ from math import isnan
 
 from modeldyno.base.metrics.measurement import Interval
 from modeldyno.base.metrics.metric import Query
+from modeldyno.base.report.axes import axes_of
 from modeldyno.base.report.blocks import Heading, Notice, Severity, Table
 from modeldyno.base.report.charts import Plot
 from modeldyno.comparison.change.trend import Reading, Trend, trend
 from modeldyno.comparison.views.trend import blocks as laid_out
 from modeldyno.comparison.views.trend import headline, numbers, page, picture, sparkline
+from modeldyno.testing.sample_series import a_trend
 
 LATENCY = Query.parse("latency.p50")
 
@@ -142,3 +144,14 @@ def test_the_numbers_are_unrounded() -> None:
     a_trend = history(*[1.0] * 8)
     first = a_trend.readings[0]
     assert numbers(a_trend).rows[0] == (first.created, first.result, repr(first.value), "", "", "old")
+
+
+def test_the_axis_of_a_history_has_its_dates() -> None:
+    """Each result stands at its place, and ticks say when it was measured."""
+    chart = picture(a_trend())
+    axis, _ = axes_of(chart)
+
+    assert axis is not None
+    assert axis.ticks[0] == (1.0, "2026-01-01")
+    assert len(axis.ticks) <= 8
+    assert all(at.is_integer() for at, _ in axis.ticks)

@@ -40,7 +40,7 @@ def open_ended() -> Result:
 @pytest.mark.parametrize(
     ("result", "says"),
     [
-        (a_result(), "onnxruntime, batch 8: about 1.28 ms, 6,200/s"),
+        (a_result(), "onnxruntime, batch 8: about 1.3 ms, 6,200/s"),
         (an_inspection(), "22.7 M parameters, at least 1.41 GMACs"),
         (open_ended(), "at least 5.00 MMACs"),
         (a_failed_result(), "failed in load: out of memory"),
@@ -53,7 +53,7 @@ def test_a_result_is_told_in_a_few_words(result: Result, says: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("times", "says"), [(Distribution.of([0.02] * 5), "about 20.0 ms"), (SATURATED_TIMES, "saturated")]
+    ("times", "says"), [(Distribution.of([0.02] * 5), "about 20 ms"), (SATURATED_TIMES, "saturated")]
 )
 def test_a_median_that_is_not_certified_is_told_as_that(times: Distribution, says: str) -> None:
     """Of too few samples it is about so much; under a load that was saturated there is none."""

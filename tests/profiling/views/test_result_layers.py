@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from modeldyno.base.job.probe_options import ProbeOptions
 from modeldyno.base.metrics.doubt import Doubt
 from modeldyno.base.metrics.measurement import Distribution, Measurement, observed_number
@@ -13,6 +15,7 @@ from modeldyno.base.result.static_data import Module, StaticReport
 from modeldyno.base.result.trace_data import Layer, TraceReport
 from modeldyno.profiling import views
 from modeldyno.profiling.views import ViewOptions
+from modeldyno.profiling.views.result.layer_tree import build_layer_tree, layer_seconds
 from modeldyno.profiling.views.result.layers import layers
 from modeldyno.reports import html, markdown, terminal
 from modeldyno.testing.sample_results import a_job, a_result
@@ -315,3 +318,15 @@ def test_times_below_the_clock_of_the_profile_are_not_resolved() -> None:
     assert norms
     assert all("<" in row and "%" not in row.partition("%")[2] for row in norms)
     assert any("not resolved" in block.text for block in laid if isinstance(block, Notice))
+
+
+def test_a_network_gives_the_layers_the_times_of_their_table() -> None:
+    """Both show the mean over the same half of the calls, from which the slow ones are left out."""
+    document = watched((1.0, 1.0, 1.1, 60.0))
+    tree, times = build_layer_tree(document), layer_seconds(document)
+
+    assert tree is not None
+    assert times[""] == pytest.approx(tree.time)
+    below = {node.path: node.time for node in tree.children if node.count == 1}
+    assert below
+    assert {path: times[path] for path in below} == pytest.approx(below)

@@ -177,7 +177,7 @@ def test_few_steps_are_told_as_such() -> None:
     assert "takes about 10.0 ms (median) for a training step without an optimiser" in verdict(document)
     (step,) = rows(document, "A training step").values()
     assert len(step) == 3
-    assert step[0].startswith("~10.0")
+    assert step[0].startswith("~10 ms")
     assert views.headline(result(observed_number("step_time", 1.0))) == views.headline(result())
 
 

@@ -340,6 +340,26 @@ def test_a_bound_above_the_time_of_the_operators_is_left_out() -> None:
     assert doubt.seen.startswith("bound is left out: the operators are faster than the bound")
 
 
+@pytest.mark.parametrize("watched", [True, False])
+def test_a_bound_of_busy_peaks_above_a_call_is_not_known(watched: bool) -> None:
+    """Also where the operators were not watched: no part of a call takes longer than the whole."""
+    called = a_called_result()
+    bound = Measurement(metric="roofline_latency", value=1.0, scope=called.peaks_scope)
+    known = [m for m in called.measurements if m.metric != "roofline_latency"]
+    known = [m for m in known if watched or m.scope != "ops"]
+    doubt = Doubt(code="busy-peaks", seen="s", advice="a")
+    levels = tuple(
+        explain_levels({RunLevel.IN_PROCESS: replace(called, measurements=(bound, *known), doubts=(doubt,))})
+    )
+    (hop,) = [hop for hop in levels[0].hops if hop.name is HopName.BOUND]
+
+    assert hop.time is None
+    assert hop.how == (
+        "this machine's peaks were measured while it was busy, and are too low: no bound is known"
+    )
+    assert [doubt.seen for doubt in explanation_doubts(levels) if hop.how in doubt.seen]
+
+
 def with_noisy_framework(called: Result) -> Result:
     """Return it with a time outside of operators that is anything up to the whole call."""
     noisy = Measurement(

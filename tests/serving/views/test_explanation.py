@@ -44,8 +44,8 @@ def changed(**stages: float) -> Explanation:
 def test_the_sentence_names_every_hop_that_matters() -> None:
     """The largest comes first; hops below a hundredth of the whole are left out, rests are summed."""
     assert headline(an_explanation()) == (
-        "onnx:models/mini.onnx takes 15 ms under load (mean), most of it queue under load (9.0 ms, 58%); "
-        "also bound 3.0 ms (the least that the hardware needs), kernels 1.2 ms, framework 780 us, server "
+        "onnx:models/mini.onnx takes 15.42 ms under load (mean), most of it queue under load (9.0 ms, 58%); "
+        "also bound 3.00 ms (the least that the hardware needs), kernels 1.18 ms, framework 780 us, server "
         "compute 200 us, protocol 450 us, "
         "server compute under load 400 us, rest 190 us."
     )
@@ -57,8 +57,8 @@ def test_parts_that_do_not_add_up_have_no_largest() -> None:
     text = headline(an_explanation(results={RunLevel.IN_PROCESS.value: called}))
 
     assert text == (
-        "onnx:models/mini.onnx takes 5.0 ms in process (mean); where it goes is not clear: framework 4.5 ms, "
-        "kernels 3.0 ms, the parts exceed the whole by 2.5 ms."
+        "onnx:models/mini.onnx takes 5.00 ms in process (mean); where it goes is not clear: framework "
+        "4.50 ms, kernels 3.00 ms, the parts exceed the whole by 2.5 ms."
     )
 
 
@@ -66,8 +66,8 @@ def test_the_terminal_draws_the_waterfall_within_80_columns() -> None:
     """Each bar begins where the one before ends; sums begin at the left."""
     lines = text_of(an_explanation()).splitlines()
     assert max(map(len, lines)) <= 80
-    bound = next(line for line in lines if line.startswith("bound"))
-    kernels = next(line for line in lines if line.startswith("kernels"))
+    bound = next(line for line in lines if line.startswith("bound  "))
+    kernels = next(line for line in lines if line.startswith("kernels  "))
     whole = next(line for line in lines if line.startswith("= call in process"))
     assert bound.split()[:4] == ["bound", "3.00", "ms", "computed"]
     assert kernels.index("█") >= bound.rindex("█")
@@ -181,7 +181,7 @@ def test_every_number_is_in_the_table() -> None:
 
 def test_a_list_has_the_latency_and_its_largest_part() -> None:
     """Of a comparison it has the sentence, and of a failure the reason."""
-    assert brief(an_explanation()) == "15 ms under load, most of it queue under load (9.0 ms)"
+    assert brief(an_explanation()) == "15.42 ms under load, most of it queue under load (9.0 ms)"
     assert brief(changed(queue=13.0)) == headline(changed(queue=13.0))
 
 

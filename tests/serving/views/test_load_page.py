@@ -2,7 +2,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from modeldyno.base.metrics.constraints import Answer, Constraint
+import pytest
+
+from modeldyno.base.metrics.constraints import Answer, Constraint, Verdict
 from modeldyno.base.metrics.measurement import Interval
 from modeldyno.base.metrics.metric import Query
 from modeldyno.base.report.blocks import Heading, Notice, Severity, Table
@@ -10,7 +12,7 @@ from modeldyno.base.report.charts import Plot, Stack
 from modeldyno.serving.load.capacity import Capacity
 from modeldyno.serving.load.capacity_steps import CapacitySearch, SearchEnd
 from modeldyno.serving.load.load_curve import LoadCurve, LoadPoint
-from modeldyno.serving.views.page import headline, numbers, page, pictures
+from modeldyno.serving.views.page import blocks, headline, numbers, page, pictures
 
 BOUND = Constraint.parse("latency.p99 <= 30ms")
 
@@ -62,7 +64,7 @@ def test_a_ladder_is_drawn() -> None:
     assert {line.name: len(line.x) for line in times.series} == {"p50": 5, "p99": 4}
     assert isinstance(stages, Stack)
     assert stages.bars[0] == "concurrency 1"
-    assert [part.name for part in stages.parts] == ["queue", "compute: model", "other"]
+    assert [part.name for part in stages.parts] == ["queue", "compute: model", "network, protocol and client"]
 
 
 def test_a_search_is_drawn_with_its_bound_and_its_answer() -> None:
@@ -132,3 +134,80 @@ def test_loads_of_a_language_model_show_tokens_and_first_tokens() -> None:
         "5.0 ms",
     ]
     assert not any(isinstance(block, Table) and "Tokens" in block.title for block in page(plain))
+
+
+LIMIT = Constraint.parse("latency.p99 <= 50ms")
+
+
+def a_judged_ladder(**times: float | None) -> LoadCurve:
+    """Return a ladder by its p99 in milliseconds at each load; None where too few answers certify it."""
+    rungs = []
+    for name, time in times.items():
+        answer = an_answer("latency.p99", None if time is None else time / 1e3)
+        rungs.append(LoadPoint(load=float(name[1:]), answers=(answer,), judgements=(LIMIT.on(answer),)))
+    return LoadCurve(knob="concurrency", rungs=tuple(rungs))
+
+
+@pytest.mark.parametrize(
+    ("times", "severity", "text"),
+    [
+        (
+            {"c4": 20, "c16": 42, "c32": 63, "c64": 99},
+            Severity.BROKEN,
+            "holds up to concurrency 16 (42 ms); broken at 32 (63 ms), 64",
+        ),
+        ({"c4": 20, "c32": 42}, Severity.HELD, "holds at every load, up to concurrency 32 (42 ms)"),
+        ({"c4": 63}, Severity.BROKEN, "is broken at concurrency 4 (63 ms)"),
+        (
+            {"c4": 63, "c8": 70},
+            Severity.BROKEN,
+            "is broken at concurrency 4, the smallest load, (63 ms) and at every larger one",
+        ),
+        (
+            {"c4": 20, "c8": 63, "c16": 42},
+            Severity.BROKEN,
+            "holds up to concurrency 4 (20 ms); broken at 8 (63 ms); yet it holds at 16",
+        ),
+        (
+            {"c1": None, "c4": 20},
+            Severity.HELD,
+            "holds up to concurrency 4 (20 ms); undecided at 1 (>40.0 ms)",
+        ),
+        (
+            {"c1": 50, "c4": 63},
+            Severity.BROKEN,
+            "is broken at concurrency 4 (63 ms); undecided at 1 (50 ms)",
+        ),
+        ({"c1": 50, "c4": None}, Severity.UNDECIDED, "is undecided at every load (>40.0 ms)"),
+    ],
+)
+def test_a_bound_of_a_ladder_has_a_verdict(
+    times: dict[str, float | None], severity: Severity, text: str
+) -> None:
+    """A line below the answer says up to which load it holds and where it breaks, with the figures."""
+    ladder = a_judged_ladder(**times)
+    verdict, notice, *_ = blocks(ladder)
+
+    assert isinstance(verdict, Notice)
+    assert isinstance(notice, Notice)
+    assert (notice.severity, notice.text) == (severity, f"latency.p99 <= 50 ms {text}")
+    assert Severity(ladder.verdict) == severity
+
+
+def test_a_ladder_without_bounds_has_no_verdict_on_them() -> None:
+    """Nothing was asked of it, so nothing is broken."""
+    (verdict, *others) = blocks(replace(LADDER, rungs=(LoadPoint(load=1.0),)))
+
+    assert isinstance(verdict, Notice)
+    assert not any(isinstance(block, Notice) for block in others)
+    assert LoadCurve(knob="concurrency", rungs=()).verdict is Verdict.HELD
+
+
+def test_a_chart_of_a_ladder_has_its_bounds() -> None:
+    """A dashed line at the bound; loads that break it are hollow, of that percentile alone."""
+    _, times, *_ = pictures(LADDER)
+
+    assert isinstance(times, Plot)
+    assert [(rule.name, rule.at) for rule in times.rules] == [("latency.p99 <= 30 ms", 0.03)]
+    assert {line.name: line.hollow for line in times.series} == {"p50": (), "p99": (2, 3)}
+    assert times.note.endswith("hollow: breaks a bound")

@@ -51,7 +51,7 @@ def test_a_configuration_has_a_row_for_each_load() -> None:
         "concurrency", "instances", "throughput", "p99", "memory", "device memory", "device use", "power", "",
     ]  # fmt: skip
     assert [(row[0], *row[2:4], row[-1]) for row in table.rows] == [
-        ("1", "20.0/s", "10.0 ms", ""), ("2", "60.0/s", "20.0 ms", "best"), ("4", "40.0/s", "30.0 ms", ""),
+        ("1", "20/s", "10 ms", ""), ("2", "60/s", "20 ms", "best"), ("4", "40/s", "30 ms", ""),
     ]  # fmt: skip
     assert {row[1] for row in table.rows} == {"2"}
     assert {cell for row in table.rows for cell in row[4:8]} == {"unknown"}
@@ -63,7 +63,7 @@ def test_a_percentile_of_too_few_samples_is_marked() -> None:
     parts = list(blocks(served(certified=False), ONE))
     (table,) = (block for block in parts if isinstance(block, Table))
 
-    assert [row[3] for row in table.rows] == ["~10.0 ms", "~20.0 ms", "~30.0 ms"]
+    assert [row[3] for row in table.rows] == ["~10 ms", "~20 ms", "~30 ms"]
     assert isinstance(parts[-1], Notice)
     assert parts[-1].text.startswith("~ marks a percentile of too few samples")
 
@@ -94,7 +94,7 @@ def test_power_and_devices_of_a_load_are_shown_where_they_were_measured() -> Non
     (table,) = (b for b in blocks(add_trials(study, trials), options) if isinstance(b, Table))
     by_title = {column.title: [row[n] for row in table.rows] for n, column in enumerate(table.columns)}
 
-    assert by_title["power"] == ["75.0 W", "unknown"]
+    assert by_title["power"] == ["75 W", "unknown"]
     assert by_title["device use"] == ["0%", "unknown"]
     assert by_title["instances"] == ["unknown", "unknown"]
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 FEWEST, BINS = 20, 14
 """Fewest samples that show a shape, and the most bins less one."""
 HEAVY = 8.0
-"""Range ratio from which on the bins grow by a constant factor instead of a constant step."""
+"""Range ratio from which on the bins grow by a factor instead of a constant step."""
 FINEST = 1e-6
 """Samples closer together than this fraction count as equal."""
 REACH = 2.5
@@ -66,5 +66,15 @@ def _even_edges(low: float, high: float) -> tuple[float, ...]:
 
 
 def _growing_edges(low: float, high: float) -> tuple[float, ...]:
-    factor = (high / low) ** (1 / BINS)
-    return (*(low * factor**i for i in range(BINS)), math.nextafter(high, math.inf))
+    """Cut at preferred numbers (ISO 3): they are round, and equal steps are equal ratios."""
+    decades = math.log10(high / low)
+    series = next((series for series in _PREFERRED if decades * len(series) <= BINS - 1), (1,))
+    powers = range(math.floor(math.log10(low)), math.floor(math.log10(high)) + 2)
+    edges = [float(f"{part * 10.0**power:.6g}") for power in powers for part in series]
+    first = max(place for place, edge in enumerate(edges) if edge <= low)
+    last = min(place for place, edge in enumerate(edges) if edge > high)
+    return tuple(edges[first : last + 1])
+
+
+_PREFERRED = ((1, 1.25, 1.6, 2, 2.5, 3.15, 4, 5, 6.3, 8), (1, 1.6, 2.5, 4, 6.3), (1, 2, 5), (1, 3))
+"""Cuts of a decade, the finest first; the last two in ratios that are only nearly equal."""

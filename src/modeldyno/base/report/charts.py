@@ -6,7 +6,9 @@ cannot draw a chart describes it in a sentence (`base.views.chart_text`).
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.base.stats.sanitize import Printable
@@ -24,7 +26,13 @@ class AxisScale(Printable):
     """A base unit of `base.stats.units`, or a knob's own unit."""
     categories: tuple[str, ...] = ()
     """Labels of 0, 1, 2 and so on, if the values are not numbers."""
-    logarithmic: bool = False
+    logarithmic_from: float = inf
+    """Ratio of the largest to the smallest value from which on equal steps are equal ratios; 1 for always."""
+    whole: bool = False
+    """Whether only whole numbers mean something, as of versions."""
+    names: tuple[str, ...] = ()
+    """What the whole numbers from 1 on are called, such as the dates of results; of neighbours with one name
+    the first has a tick."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,8 +48,12 @@ class Series(Printable):
     """Whether a line joins them."""
     marked: bool = False
     """Whether to highlight it."""
-    named: bool = False
-    """Whether the first points show their labels, up to a comma."""
+    named: int = 0
+    """How many of the first points show their labels, up to a comma."""
+    hollow: tuple[int, ...] = ()
+    """Places of points that are drawn hollow, such as those that break a bound."""
+    tint: int | None = None
+    """Colour, where one thing has the same in every chart; None for that of its place."""
     low: tuple[float, ...] = ()
     """Lower ends of the 95 % intervals of `y`, if they are known."""
     high: tuple[float, ...] = ()
@@ -104,7 +116,22 @@ class Bins(Printable):
     """What is counted, in the plural."""
     marks: tuple[ReferenceLine, ...] = ()
     """Named positions on the axis, such as the median."""
+    beyond: float = 0.0
+    """What lies above the last edge, in a bar of its own, apart from the others."""
+    reach: float = 0.0
+    """Up to where that lies."""
     note: str = ""
+
+    @property
+    def bars(self) -> tuple[float, ...]:
+        """The counts, and at last what lies beyond, if anything does."""
+        return (*self.counts, *((self.beyond,) if self.beyond else ()))
+
+    def bin_of(self, value: float) -> int | None:
+        """Return the place among `bars` of the one that holds a value; None if it is not drawn."""
+        if value >= self.edges[-1]:
+            return len(self.counts) if self.beyond and value <= self.reach else None
+        return bisect_right(self.edges, value) - 1 if value >= self.edges[0] else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -317,6 +317,17 @@ def format_axis(values: Sequence[float], unit: str) -> tuple[str, ...]:
     return tuple(_format_places(value / scale, places) + suffix for value in values)
 
 
+def format_number(value: float) -> str:
+    """Format a number without a unit, as the ticks of an axis show it: ``0.25``, ``1,200``, ``1e+07``."""
+    if not value:
+        return "0"
+    return f"{value:.3g}" if not _TINY <= abs(value) < _HUGE else f"{round(value, 6):,.10g}"
+
+
+_TINY, _HUGE = 1e-4, 1e6
+"""From the first up to the second, a tick has no exponent."""
+
+
 def display_units(unit: str) -> tuple[tuple[float, float, str], ...]:
     """Return the least number shown in a unit, the unit's size and its name, the smallest first."""
     return _SHOWN[unit]

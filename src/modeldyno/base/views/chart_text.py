@@ -54,17 +54,18 @@ def _range_text(values: Sequence[float], scale: AxisScale) -> str:
 def _describe_bins(picture: Bins) -> str:
     labels = format_axis(picture.edges, picture.scale.unit)
     peak = max(range(len(picture.counts)), key=picture.counts.__getitem__)
+    beyond = f"; {picture.beyond:,.0f} lie above" if picture.beyond else ""
     return (
         f"Histogram of {picture.scale.label} from {labels[0]} to {labels[-1]}; the fullest bin, "
         f"{labels[peak]} to {labels[peak + 1]}, has {picture.counts[peak]:,.0f} of "
-        f"{sum(picture.counts):,.0f} {picture.counted}."
+        f"{sum(picture.bars):,.0f} {picture.counted}{beyond}."
     )
 
 
 def _bins_rows(picture: Bins) -> _Rows:
-    labels = format_axis(picture.edges, picture.scale.unit)
+    edges = [*format_axis(picture.edges, picture.scale.unit), format_on_axis(picture.reach, picture.scale)]
     rows: list[tuple[str, ...]] = [
-        (labels[place], labels[place + 1], f"{number:,.0f}") for place, number in enumerate(picture.counts)
+        (edges[place], edges[place + 1], f"{number:,.0f}") for place, number in enumerate(picture.bars)
     ]
     return ("from>", "to>", f"{picture.counted}>"), rows
 
@@ -84,7 +85,7 @@ def _describe_plot(picture: Plot) -> str:
     more = len(picture.series) - _NAMED
     parts += [f"and {count(more, 'series', 'series')} more"] if more > 0 else []
     parts += [
-        f"bound {rule.name} at {format_on_axis(rule.at, picture.x if rule.vertical else picture.y)}"
+        f"line {rule.name} at {format_on_axis(rule.at, picture.x if rule.vertical else picture.y)}"
         for rule in picture.rules
     ]
     parts += [f"shaded: {band.name}" for band in picture.bands]

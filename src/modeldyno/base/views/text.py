@@ -17,6 +17,7 @@ from modeldyno.base.stats.units import COUNT, SECONDS, format_estimate, format_q
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from modeldyno.base.document import Document
     from modeldyno.base.job.knob import KnobValue
     from modeldyno.base.result.result import Result
 
@@ -45,9 +46,15 @@ def format_ends(low: float, high: float, unit: str) -> str:
 
 def marked_median(times: Distribution) -> tuple[str, str]:
     """Format the median in seconds of a table and its interval; ``~`` marks one of too few samples."""
-    mark = UNCERTIFIED if times.missing("p50") else ""
     value, span = format_statistic(times, "p50")
-    return f"{mark}{value}", span
+    return median_text(times, UNCERTIFIED) if times.missing("p50") else value, span
+
+
+def median_text(times: Distribution, mark: str = "about ") -> str:
+    """Format the median in seconds of any view; one of too few samples to two digits, with a mark."""
+    if times.missing("p50"):
+        return f"{mark}{format_quantity(times.statistic('p50'), SECONDS, 2)}"
+    return format_statistic(times, "p50")[0]
 
 
 def explain_mark(title: str, medians: Iterable[str]) -> str:
@@ -201,6 +208,12 @@ _SHORT = 6
 def format_utc(created: str) -> str:
     """Format a UTC time to the second."""
     return created[:19].replace("T", " ") + " UTC"
+
+
+def document_foot(document: Document) -> str:
+    """Say of what a document is, of when, and its id, for the foot of its pages: as far as it has them."""
+    name, created, identifier = (str(getattr(document, part, "")) for part in ("name", "created", "id"))
+    return join_nonempty(shorten_name(name), created and format_utc(created), identifier)
 
 
 def amount(value: float, noun: str) -> str:

@@ -184,20 +184,18 @@ def _measure_series(
 
 
 def _exit_code(series: LoadCurve | Capacity) -> int:
-    """Return the exit code: of a search its verdict, of a load curve that of the load measured last."""
+    """Return the exit code: that of the verdict on the bounds."""
     if isinstance(series, LoadCurve):
         last = series.rungs[-1]
-        verdicts = {judgement.verdict for judgement in last.judgements}
         failed = bool(last.failure)
     else:
         last = series.verified or series.rungs[-1]
-        verdicts = {series.verdict}
         failed = all(rung.failure for rung in series.rungs)  # nothing was measured, so no bound is broken
     if last.interrupted:
         return INTERRUPTED
     if failed:
         return FAILED
-    return BROKEN if Verdict.BROKEN in verdicts else UNDECIDED if Verdict.UNDECIDED in verdicts else OK
+    return {Verdict.HELD: OK, Verdict.BROKEN: BROKEN, Verdict.UNDECIDED: UNDECIDED}[series.verdict]
 
 
 def _describe_duration(series: LoadCurve | Capacity) -> str:

@@ -24,7 +24,17 @@ _IN_A_SENTENCE = {
 
 
 def explain_cause(cause: Cause, *, everything: bool = False) -> Iterator[Block]:
-    """Lay out the largest parts, the sum of the others, and the rest; they add up to the change."""
+    """Lay out the largest parts, the sum of the others, and the rest; they add up to the change.
+
+    Where what no part explains exceeds the change, the parts explain nothing, and that is all that is said.
+    """
+    if cause.total and abs(cause.rest) > abs(cause.total):
+        unit = cause.query.unit
+        yield note(
+            f"the parts do not explain the change of {cause.query} ({_signed(cause.total, unit)}): "
+            f"{_signed(cause.rest, unit)} lies outside every {_part_noun(cause)}"
+        )
+        return
     yield note(_largest_part_sentence(cause))
     if cause.query.metric in _IN_A_SENTENCE and not everything:
         return

@@ -6,9 +6,11 @@ from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING
 
+from modeldyno.base.metrics.histogram import REACH
+from modeldyno.base.report.axes import ORDERS
 from modeldyno.base.report.blocks import Block, Heading, Notice, Severity
 from modeldyno.base.report.charts import AxisScale, Effect, Forest, Plot, Series
-from modeldyno.base.stats.units import FARTHEST, FRACTION, SECONDS
+from modeldyno.base.stats.units import FARTHEST, FRACTION, SECONDS, format_quantity
 from modeldyno.base.views.text import short_model_names
 from modeldyno.base.views.view_options import PLAIN, ViewOptions
 from modeldyno.comparison.views.blocks import blocks
@@ -17,13 +19,12 @@ from modeldyno.profiling.views.result import page as result_page
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from modeldyno.base.metrics.measurement import Distribution
     from modeldyno.base.result.result import Result
     from modeldyno.comparison.change.comparison import CandidateComparison, Change, Comparison
 
 _STEPS, _FEWEST, _SIDES = 100, 20, 6
 """Points of a curve, fewest samples for a curve, and most candidates that have one."""
-_WIDE = 10
-"""Ratio of the longest to the shortest time from which on the axis is logarithmic."""
 
 
 def page(comparison: Comparison, options: ViewOptions = PLAIN) -> Iterator[Block]:
@@ -115,16 +116,25 @@ def latency_cdf(results: Sequence[Result], names: Sequence[str]) -> Iterator[Plo
     if len(distributions) < 2:
         return
     shares = [step / _STEPS for step in range(1, _STEPS)]
+    far = max(_far_end(value) for _, value in distributions)
     series = tuple(
-        Series(name=name, x=tuple(value.statistic(f"p{100 * share:g}") for share in shares), y=tuple(shares))
+        Series.through(
+            name, ((time, share) for share in shares if (time := value.statistic(f"p{100 * share:g}")) <= far)
+        )
         for name, value in distributions
     )
-    least, most = min(line.x[0] for line in series), max(line.x[-1] for line in series)
+    most = max(value.statistic("p99") for _, value in distributions)
+    tail = f"; the tail up to {format_quantity(most, SECONDS, 3)} is not drawn" if most > far else ""
     yield Plot(
         title="Cumulative latency distribution",
-        # On a linear axis, a few slow calls would compress all others.
-        x=AxisScale(label="latency", unit=SECONDS, logarithmic=0 < _WIDE * least < most),
+        x=AxisScale(label="latency", unit=SECONDS, logarithmic_from=ORDERS),
         y=AxisScale(label="share of the calls", unit=FRACTION),
         series=series,
-        note="from the 1st to the 99th percentile",
+        note=f"from the 1st to the 99th percentile{tail}",
     )
+
+
+def _far_end(times: Distribution) -> float:
+    """Return up to where a distribution is drawn: a few slow calls would compress all others."""
+    low, middle, high, last = (times.statistic(name) for name in ("p5", "p50", "p95", "p99"))
+    return min(last, middle + REACH * (high - low)) if high > low else last

@@ -99,7 +99,7 @@ def picture(history: Trend) -> Plot:
     marks = [mark for mark in history.marks if mark.environment]
     return Plot(
         title=f"{history.query} of {shorten_name(history.name)}",
-        x=AxisScale(label="result, oldest first"),
+        x=AxisScale(label="result, oldest first", names=tuple(r.created[:10] for r in history.readings)),
         y=AxisScale(label=str(history.query), unit=unit),
         series=(
             Series(

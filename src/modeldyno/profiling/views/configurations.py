@@ -79,7 +79,7 @@ def draw(tried: Sequence[ConfigurationRun]) -> Iterator[Plot]:
         return
     yield Plot(
         title="Throughput by batch size",
-        x=AxisScale(label=BATCH_SIZE.name, logarithmic=True),
+        x=AxisScale(label=BATCH_SIZE.name, logarithmic_from=1),
         y=AxisScale(label="throughput", unit="1/s"),
         series=tuple(Series.through(name, sorted(points)) for name, points in lines.items()),
     )

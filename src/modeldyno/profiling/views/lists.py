@@ -10,7 +10,7 @@ from modeldyno.base.metrics.metric import END_TO_END, METRICS, fraction_of
 from modeldyno.base.metrics.queries import STATISTICS_SHOWN
 from modeldyno.base.report.blocks import Table, clean, make_table, shorten
 from modeldyno.base.result.result import KINDS, scopes
-from modeldyno.base.stats.units import BYTES, COUNT, SECONDS, format_quantity
+from modeldyno.base.stats.units import BYTES, COUNT
 from modeldyno.base.views.text import (
     amount,
     count,
@@ -18,6 +18,7 @@ from modeldyno.base.views.text import (
     figure,
     format_utc,
     join_nonempty,
+    median_text,
     number,
     shorten_ids,
     shorten_name,
@@ -228,8 +229,7 @@ def _median(times: Distribution) -> str:
     """Format the median; of too few samples with ``about``, and where a load has none, why."""
     if times.void:
         return times.void
-    about = "about " if times.missing("p50") else ""
-    return about + format_quantity(times.statistic("p50"), SECONDS, 3)
+    return median_text(times)
 
 
 def _macs(macs: Measurement) -> str:

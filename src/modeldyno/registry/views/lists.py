@@ -294,7 +294,7 @@ def over_versions(rows: Sequence[SpeedRow]) -> Plot | None:
     names = {row.target.id: row.target.name for row in timed}
     return Plot(
         title="Lowest median latency over the versions",
-        x=AxisScale(label="version"),
+        x=AxisScale(label="version", whole=True),
         y=AxisScale(label="latency.p50", unit=SECONDS),
         series=tuple(
             _series(name, sorted((r for r in timed if r.target.id == target), key=lambda row: row.number))

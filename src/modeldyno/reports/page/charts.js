@@ -2,30 +2,24 @@
 // Convert charts to ECharts options: one function per kind of chart.
 const charts = (() => {
   const { digits, shown, unit, titled, finite } = units;
-  const { FONT, SYMBOLS, DASHES, isCloud, base, grid, axis, across, upwards, ranged, merged, rule, band } = axes;
+  const { FONT, SYMBOLS, DASHES, isCloud, base, grid, axis, across, upwards, ranged, merged, rule, band, labels } = axes;
 
-  const NAMED = 8; // most points of a series that are labelled
   const SHORT = 8; // most characters of a name beside a plot
+  const LABEL = 24; // most characters of the name of a point
+  const shortened = (name) => (name.length > LABEL ? `\u2026${name.slice(1 - LABEL)}` : name);
+  // One thing has one colour in every chart where its data say so.
+  const coloured = (colours, one, place, cloud) => (cloud ? colours.list[6] : colours.list[(one.tint ?? place) % colours.list.length]);
 
   const plot = (picture, colours, width, hidden) => {
     const shownSeries = picture.series.map((one, place) => ({ ...one, place })).filter((one) => !hidden.has(one.place));
-    const xs = finite([...picture.series.flatMap((one) => one.x), ...picture.rules.filter((r) => r.vertical).map((r) => r.at), ...picture.bands.map((one) => one.low)]);
-    const ys = finite([
-      ...picture.series.flatMap((one) => [...one.y, ...(one.high || [])]),
-      ...picture.rules.filter((r) => !r.vertical).map((r) => r.at),
-    ]);
-    const totals = picture.stacked
-      ? picture.series[0].x.map((_, at) => picture.series.reduce((sum, one) => sum + (one.y[at] || 0), 0))
-      : ys;
-    const [xSize, xSuffix] = unit(picture.x, xs);
-    const [ySize, ySuffix] = unit(picture.y, totals);
-    // Dense lines use the whole width.
-    const continuous = picture.series.some((one) => one.joined && one.x.length > 60);
+    const [xAxis, yAxis] = picture.axes;
+    const [xSize, ySize] = [xAxis?.size ?? 1, yAxis?.size ?? 1];
     const series = [];
     picture.bands.forEach((one) => series.push(band(colours, one, xSize)));
     shownSeries.forEach((one) => {
       const cloud = isCloud(one);
-      const colour = cloud ? colours.list[6] : colours.list[one.place % colours.list.length];
+      const colour = coloured(colours, one, one.place, cloud);
+      const hollow = new Set(one.hollow);
       // Step lines have ends of levels, not points.
       const steps = one.joined && one.x.some((x, at) => at && x === one.x[at - 1]);
       const many = steps || one.x.length > 60;
@@ -35,11 +29,10 @@ const charts = (() => {
         data: one.x.map((x, at) => ({
           value: [x === null ? null : x / xSize, one.y[at] === null ? null : one.y[at] / ySize],
           name: one.labels ? one.labels[at] : "",
-          label: { show: Boolean(one.named) && at < NAMED, formatter: ({ name }) => name.split(", ")[0], position: "top", color: colours.text, fontSize: 11 },
+          itemStyle: hollow.has(at) ? { color: colours.back, borderColor: colour, borderWidth: 2 } : undefined,
           raw: [x, one.y[at], one.low ? one.low[at] : null, one.high ? one.high[at] : null],
         })),
         color: colour,
-        labelLayout: { hideOverlap: true, moveOverlap: "shiftY" },
         symbol: cloud ? "circle" : SYMBOLS[one.place % SYMBOLS.length],
         symbolSize: one.joined && many ? 0 : cloud ? 5 : one.marked ? 9 : 7,
         showSymbol: !(one.joined && many),
@@ -73,6 +66,7 @@ const charts = (() => {
           z: 2,
           data: one.x.map((x, at) => [x / xSize, one.low[at] === null ? NaN : one.low[at] / ySize, one.high[at] === null ? NaN : one.high[at] / ySize]),
           encode: { x: 0, y: [1, 2] },
+          clip: true, // an end may lie beyond the edge
           renderItem: (params, api) => {
             const low = api.coord([api.value(0), api.value(1)]);
             const high = api.coord([api.value(0), api.value(2)]);
@@ -82,58 +76,80 @@ const charts = (() => {
         });
       }
     });
-    let row = 0;
+    const named = shownSeries.flatMap((one) =>
+      one.x.slice(0, one.named ?? 0).map((x, at) => ({ at: [x / xSize, one.y[at] / ySize], text: shortened(one.labels[at].split(", ")[0]) })),
+    );
+    if (named.length) {
+      const placed = (one) => one.x.map((x, at) => [x / xSize, one.y[at] / ySize]);
+      const [lines, points] = [shownSeries.filter((one) => one.joined), shownSeries.filter((one) => !one.joined)];
+      series.push(labels(colours, named, points.flatMap(placed), lines.map(placed)));
+    }
+    const rows = {};
     // A short name stands beside the plot, where no line runs through it.
-    const isBeside = (one) => !one.vertical && one.name.length <= SHORT;
+    const isBeside = (one) => !one.vertical && !one.beyond && one.name.length <= SHORT;
     const right = Math.max(grid.right, ...picture.rules.filter(isBeside).map((one) => 10 + 7 * one.name.length));
     picture.rules.forEach((one) => {
-      const named = { ...one, row: one.vertical ? row++ % 6 : 0, beside: isBeside(one) };
-      series.push(rule(colours, named, one.vertical ? xSize : ySize, one.vertical, colours.text));
+      const stacked = one.vertical || one.beyond ? `${one.vertical} ${one.beyond}` : "";
+      const row = stacked ? ((rows[stacked] = (rows[stacked] ?? -1) + 1) % 6) : 0;
+      series.push(rule(colours, { ...one, row, beside: isBeside(one) }, one.vertical ? xSize : ySize, one.vertical, colours.text));
     });
     return {
       ...base(colours, picture.description),
       grid: { ...grid, right },
-      xAxis: merged(across(colours, titled(picture.x, xSuffix)), ranged(picture.x, xs, xSize, continuous)),
-      yAxis: merged(upwards(colours, titled(picture.y, ySuffix)), ranged(picture.y, totals, ySize)),
+      xAxis: merged(across(colours, xAxis?.title ?? picture.x.label), ranged(picture.x, xAxis)),
+      yAxis: merged(upwards(colours, yAxis?.title ?? picture.y.label), ranged(picture.y, yAxis)),
       series,
     };
   };
 
+  const GAP = 0.5; // between the bars and what lies beyond them, in bars
   const bins = (picture, colours) => {
-    const total = picture.counts.reduce((sum, n) => sum + n, 0);
+    const total = picture.counts.reduce((sum, n) => sum + n, picture.beyond);
     const count = picture.counts.length;
     const place = (value) => {
+      if (picture.beyond && value >= picture.edges[count] && value <= picture.reach) return count + GAP + 0.5;
       const at = picture.edges.findIndex((edge, i) => i < count && value >= edge && value < picture.edges[i + 1]);
       return at < 0 ? null : at + (value - picture.edges[at]) / (picture.edges[at + 1] - picture.edges[at]);
     };
     const marks = picture.marks.map((one) => ({ ...one, at: place(one.at) })).filter((one) => one.at !== null);
     marks.sort((a, b) => a.at - b.at);
+    // What lies beyond the last edge stands apart, as its bar is of no width.
+    const bars = picture.counts.map((n, at) => [at, at + 1, n]);
+    if (picture.beyond) bars.push([count + GAP, count + GAP + 1, picture.beyond]);
+    const end = picture.beyond ? count + GAP + 1 : count;
+    const after = picture.labels[picture.labels.length - 1];
+    const ticks = [...picture.labels.keys()].filter((at) => at <= count);
+    const customValues = picture.beyond ? [...ticks.slice(0, -1), count, count + GAP + 0.5] : ticks;
+    const named = (at) => (at > count ? `> ${after}` : picture.labels[at] ?? "");
     return {
       ...base(colours, picture.description),
       grid: { ...grid, right: 24 },
       xAxis: across(colours, picture.scale.label, {
         type: "value",
         min: 0,
-        max: count,
-        interval: 1,
-        axisTick: { show: true, lineStyle: { color: colours.line } },
-        axisLabel: { color: colours.soft, fontSize: 11, hideOverlap: true, formatter: (at) => picture.labels[at] ?? "" },
+        max: end,
+        axisTick: { show: true, customValues, lineStyle: { color: colours.line } },
+        axisLabel: { color: colours.soft, fontSize: 11, hideOverlap: true, customValues, formatter: named },
       }),
       yAxis: upwards(colours, picture.counted, { type: "value", minInterval: 1 }),
       series: [
         {
           type: "custom",
           encode: { x: [0, 1], y: 2 },
-          data: picture.counts.map((n, at) => [at, at + 1, n]),
+          data: bars,
           renderItem: (params, api) => {
             const [x0, y0] = api.coord([api.value(0), api.value(2)]);
             const [x1, y1] = api.coord([api.value(1), 0]);
             const height = api.value(2) ? Math.max(y1 - y0, 1.5) : 0;
-            return { type: "rect", shape: { x: x0 + 1, y: y1 - height, width: Math.max(1, x1 - x0 - 2), height }, style: { fill: colours.list[0] } };
+            const beyond = params.dataIndex === count;
+            const style = beyond ? { fill: colours.shade, stroke: colours.list[0], lineWidth: 1, lineDash: [3, 2] } : { fill: colours.list[0] };
+            return { type: "rect", shape: { x: x0 + 1, y: y1 - height, width: Math.max(1, x1 - x0 - 2), height }, style };
           },
           tooltip: {
-            formatter: ({ dataIndex: at }) =>
-              `${picture.labels[at]} to ${picture.labels[at + 1]}\n${digits(picture.counts[at])} ${picture.counted}, ${digits((100 * picture.counts[at]) / total)}%`,
+            formatter: ({ dataIndex: at }) => {
+              const within = at < count ? `${picture.labels[at]} to ${picture.labels[at + 1]}` : `above ${after}, up to ${shown(picture.scale, picture.reach)}`;
+              return `${within}\n${digits(bars[at][2])} ${picture.counted}, ${digits((100 * bars[at][2]) / total)}%`;
+            },
           },
         },
         ...marks.map((one, row) => rule(colours, { ...one, row }, 1, true, colours.text)),
@@ -166,7 +182,7 @@ const charts = (() => {
           type: "bar",
           stack: "all",
           name: part.name,
-          color: colours.list[place % colours.list.length],
+          color: coloured(colours, part, place),
           barMaxWidth: 20,
           itemStyle: { borderColor: colours.back, borderWidth: 0.5 },
           data: picture.bars.map((_, bar) => {
@@ -332,11 +348,10 @@ const charts = (() => {
 
   const parallel = (picture, colours, width) => {
     const tall = width < 560;
-    const columns = picture.values.map(finite);
-    const units = picture.scales.map((scale, at) => unit(scale, columns[at]));
+    const named = (scale, at) => picture.axes[at]?.title ?? scale.label;
     const place = (scale, at, value) => {
       if (value === null) return "-";
-      return scale.categories ? scale.categories[value] ?? "-" : value / units[at][0];
+      return scale.categories ? scale.categories[value] ?? "-" : value / picture.axes[at].size;
     };
     const rows = picture.names.map((name, line) => ({
       name,
@@ -357,18 +372,17 @@ const charts = (() => {
         : { left: 34, right: 56, top: 54, bottom: 24 },
       parallelAxis: picture.scales.map((scale, dim) => ({
         dim,
-        name: titled(scale, units[dim][1]),
+        name: named(scale, dim),
         nameLocation: tall ? "start" : "end",
         nameGap: tall ? 0 : 14,
-        nameTextStyle: { color: colours.text, fontSize: 12, textBorderColor: colours.back, textBorderWidth: 3, width: room, overflow: tall ? "none" : "break", ...(tall ? { align: "left", verticalAlign: "bottom", padding: [0, 0, 12, 0] } : aligned(dim, titled(scale, units[dim][1]))) },
+        nameTextStyle: { color: colours.text, fontSize: 12, textBorderColor: colours.back, textBorderWidth: 3, width: room, overflow: tall ? "none" : "break", ...(tall ? { align: "left", verticalAlign: "bottom", padding: [0, 0, 12, 0] } : aligned(dim, named(scale, dim))) },
         axisLine: { lineStyle: { color: colours.line } },
         axisTick: { show: false },
         z: 10,
-        ...ranged(scale, columns[dim], units[dim][0]),
-        axisLabel: {
-          color: colours.text, fontSize: 11, hideOverlap: true, textBorderColor: colours.back, textBorderWidth: 3,
-          formatter: scale.categories ? undefined : digits,
-        },
+        ...merged(
+          { axisLabel: { color: colours.text, fontSize: 11, hideOverlap: true, textBorderColor: colours.back, textBorderWidth: 3 } },
+          ranged(scale, picture.axes[dim]),
+        ),
       })),
       series: [
         {
@@ -441,5 +455,5 @@ const charts = (() => {
     };
   };
 
-  return { plot, bins, stack, tree, forest, parallel, waterfall };
+  return { coloured, plot, bins, stack, tree, forest, parallel, waterfall };
 })();

@@ -29,10 +29,30 @@
   // --- drawing -----------------------------------------------------------------------------------
 
   const PRINTED = 660;
+  const HEIGHT = { screen: 300, paper: 220 }; // of a chart without rows
   const hiddenOf = new Map();
   const focusOf = new Map();
 
-  const draw = (figure) => {
+  // The library is large: it is loaded when the first chart comes into view, and read in the page before.
+  let waiting = null;
+  const withLibrary = (run) => {
+    if (window.echarts) return run();
+    if (waiting) return waiting.push(run);
+    waiting = [run];
+    const [inside, script] = [document.getElementById("library"), document.createElement("script")];
+    const loaded = () => {
+      script.remove();
+      waiting.splice(0).forEach((one) => one());
+    };
+    if (inside) script.textContent = inside.textContent;
+    else script.src = document.getElementById("pictures").dataset.library;
+    if (!inside) script.addEventListener("load", loaded);
+    document.head.append(script); // a script with its text in it has run by now
+    if (inside) loaded();
+  };
+
+  const draw = (figure) => withLibrary(() => drawNow(figure));
+  const drawNow = (figure) => {
     const number = Number(figure.dataset.picture);
     const picture = pictures[number];
     const place = figure.querySelector(".chart");
@@ -41,7 +61,7 @@
     if (!hiddenOf.has(number)) hiddenOf.set(number, new Set());
     if (!focusOf.has(number)) focusOf.set(number, {});
     const colours = ink();
-    const { height = 300, clicked, ...option } = charts[picture.kind](
+    const { height = printing ? HEIGHT.paper : HEIGHT.screen, clicked, ...option } = charts[picture.kind](
       picture, colours, width, hiddenOf.get(number), () => draw(figure), focusOf.get(number),
     );
     drawn.get(figure)?.dispose();
@@ -95,7 +115,7 @@
     list.className = "legend";
     series.forEach((one, place) => {
       const cloud = picture.kind === "plot" && isCloud(one);
-      const colour = cloud ? colours.list[6] : colours.list[place % colours.list.length];
+      const colour = charts.coloured(colours, one, place, cloud);
       const button = document.createElement("button");
       button.type = "button";
       button.setAttribute("aria-pressed", String(!hiddenOf.get(number).has(place)));
@@ -120,7 +140,6 @@
     (entries) => entries.filter((one) => one.isIntersecting && !drawn.has(one.target)).forEach((one) => draw(one.target)),
     { rootMargin: "300px" },
   );
-  figures.slice(0, 1).forEach(draw); // visible as soon as the page opens
   figures.forEach((figure) => watcher.observe(figure));
   // The others follow while the browser is idle, so that a copy or screenshot of the page has all of them.
   const idle = window.requestIdleCallback ?? ((run) => setTimeout(run, 50));

@@ -362,7 +362,7 @@ def explain_levels(results: Mapping[str, Result], statistic: str = MEAN) -> Iter
         if result is None or total is None:
             continue
         if level is RunLevel.IN_PROCESS:
-            hops = tuple(_hops_in_process(result, statistic))
+            hops = tuple(_hops_in_process(result, total, statistic))
         else:
             stages = server_stages(result, stamped=stamped)
             hops = tuple(_hops_served(level, result, results, before, stages, stages_before))
@@ -376,14 +376,15 @@ def explain_levels(results: Mapping[str, Result], statistic: str = MEAN) -> Iter
         yield before
 
 
-def _hops_in_process(result: Result, statistic: str) -> Iterator[Hop]:
+def _hops_in_process(result: Result, total: TimeEstimate, statistic: str) -> Iterator[Hop]:
     bound = measured_time(result, "roofline_latency", statistic, result.peaks_scope)
     if bound is not None and bound.interval is None:
         bound = _exact(bound.seconds)
     kernels, framework = _split_call(result, statistic)
     unknown = "the model could not be analysed, or this machine's peaks are not known in its dtype"
-    if bound is not None and kernels is not None and kernels.seconds < bound.seconds:
-        bound, unknown = None, BOUND_ABOVE
+    if bound is not None and (kernels or total).seconds < bound.seconds:
+        busy = any(doubt.code == "busy-peaks" for doubt in result.doubts)
+        bound, unknown = None, BUSY_PEAKS if busy else BOUND_ABOVE
     yield _hop(
         HopName.BOUND, RunLevel.IN_PROCESS, bound,
         "operations and bytes of the model, at the peaks measured on this machine",
@@ -403,11 +404,12 @@ def _hops_in_process(result: Result, statistic: str) -> Iterator[Hop]:
     )  # fmt: skip
 
 
+BUSY_PEAKS = "this machine's peaks were measured while it was busy, and are too low: no bound is known"
 BOUND_ABOVE = (
     "the operators are faster than the bound, as where caches hold what it reads from memory, or where its "
     "peaks were measured beside other work"
 )
-"""Why a bound is left out: nothing takes less than no time beyond it."""
+"""Why a bound is left out, as the one above: nothing takes less than no time beyond it."""
 
 
 def _split_call(result: Result, statistic: str) -> tuple[TimeEstimate | None, TimeEstimate | None]:
@@ -596,10 +598,10 @@ def explanation_doubts(levels: tuple[LevelHops, ...]) -> Iterator[Doubt]:
     """Yield reasons to doubt the hops: some are surely negative, or the rests are large."""
     least = _TOO_SMALL * levels[-1].whole.seconds if levels else 0.0
     for hop in (hop for level in levels for hop in level.hops):
-        if hop.how == BOUND_ABOVE:
+        if hop.how in {BOUND_ABOVE, BUSY_PEAKS}:
             yield Doubt(
                 code="negative-hop",
-                seen=f"{hop.label} is left out: {BOUND_ABOVE}",
+                seen=f"{hop.label} is left out: {hop.how}",
                 advice="read the kernels as the whole time of the operators",
             )
         if hop.time is not None and hop.time.is_known_negative and -hop.time.seconds > least:

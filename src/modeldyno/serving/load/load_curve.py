@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING
 
 from modeldyno.base.document import Conclusion, MeasuredAt
@@ -12,13 +12,13 @@ from modeldyno.base.errors import RequestError, RunFailed
 from modeldyno.base.job.job import Job
 from modeldyno.base.job.model_ref import ModelIdentity
 from modeldyno.base.job.number_range import parse_range
-from modeldyno.base.metrics.constraints import Answer, Constraint, Judgement
+from modeldyno.base.metrics.constraints import Answer, Constraint, Judgement, Verdict
 from modeldyno.base.metrics.measurement import CLIENT_LIMITED, INTERRUPTED, SATURATED
 from modeldyno.base.metrics.queries import answers_under_load
 from modeldyno.base.result.result import Environment, place_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from modeldyno.base.metrics.measurement import Measurement
     from modeldyno.base.result.result import Result
@@ -182,6 +182,51 @@ class LoadCurve(LoadSeries):
         peak, best = max(rates, key=lambda pair: pair[1].value or 0.0)
         loads = (n for n, rate in rates if n > peak and rate.bounds().high < best.bounds().low)
         return next(loads, None)
+
+    @property
+    def judged(self) -> tuple[LadderBound, ...]:
+        """What the loads say of each bound, in the order of the bounds."""
+        bounds = dict.fromkeys(j.constraint for rung in self.by_load for j in rung.judgements)
+        return tuple(LadderBound.of(bound, self.by_load) for bound in bounds)
+
+    @property
+    def verdict(self) -> Verdict:
+        """That of the bound that fares worst; held without bounds."""
+        return max((bound.verdict for bound in self.judged), key=_WORSE.index, default=Verdict.HELD)
+
+
+_WORSE = (Verdict.HELD, Verdict.UNDECIDED, Verdict.BROKEN)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LadderBound:
+    """A bound, and what each load of a curve says of it, from the smallest load to the largest."""
+
+    constraint: Constraint
+    loads: tuple[tuple[LoadPoint, Judgement], ...]
+
+    @classmethod
+    def of(cls, constraint: Constraint, rungs: Iterable[LoadPoint]) -> LadderBound:
+        """Gather what load points say of a bound."""
+        judged = ((rung, j) for rung in rungs for j in rung.judgements if j.constraint == constraint)
+        return cls(constraint=constraint, loads=tuple(judged))
+
+    @property
+    def verdict(self) -> Verdict:
+        """Broken if any load breaks it; else that of the largest load: a smaller one has fewer answers."""
+        if any(judgement.verdict is Verdict.BROKEN for _, judgement in self.loads):
+            return Verdict.BROKEN
+        return self.loads[-1][1].verdict
+
+    @property
+    def held(self) -> tuple[LoadPoint, Judgement] | None:
+        """The largest load that holds it, below the smallest that breaks it."""
+        below = takewhile(lambda judged: judged[1].verdict is not Verdict.BROKEN, self.loads)
+        return next((j for j in reversed([*below]) if j[1].verdict is Verdict.HELD), None)
+
+    def of_verdict(self, verdict: Verdict) -> tuple[tuple[LoadPoint, Judgement], ...]:
+        """Return the loads of a verdict."""
+        return tuple(judged for judged in self.loads if judged[1].verdict is verdict)
 
 
 def _rate(rung: LoadPoint) -> Answer | None:

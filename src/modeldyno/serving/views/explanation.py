@@ -111,7 +111,8 @@ def _is_bound(hop: Hop) -> bool:
 
 
 def _time(time: TimeEstimate) -> str:
-    return format_quantity(time.seconds, SECONDS, 2)
+    """Format a time with the digits that the chart and the tables give it."""
+    return _texts(time)[0]
 
 
 def _change_sentence(explanation: Explanation) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from modeldyno.base.metrics.constraints import Answer, Verdict, worst_verdict
 from modeldyno.base.metrics.measurement import CLIENT_LIMITED, INTERRUPTED, SATURATED
 from modeldyno.base.metrics.metric import fraction_of
+from modeldyno.base.report.axes import ORDERS
 from modeldyno.base.report.blocks import Block, Heading, Notice, Severity, Table, make_table, note
 from modeldyno.base.report.charts import AxisScale, Plot, ReferenceLine, Series, Stack
 from modeldyno.base.stats.statistics import certified_floor
@@ -34,11 +35,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from modeldyno.base.metrics.constraints import Constraint, Judgement
-    from modeldyno.serving.load.load_curve import LoadCurve, LoadPoint
+    from modeldyno.base.metrics.metric import Query
+    from modeldyno.serving.load.load_curve import LadderBound, LoadCurve, LoadPoint
 
 _LATENCIES, _TAILS = ("p50", "p95", "p99"), ("p50", "p99")
+_LATENCY = "Latency by load"
+"""Title of the chart that a terminal shows as well."""
 _WIDE = 8.0
-"""Ratio of the largest to the smallest load from which on the axis is logarithmic."""
+"""Ratio of the largest to the smallest load from which on their axis is logarithmic."""
 
 
 def page(document: LoadCurve | Capacity, options: ViewOptions = PLAIN) -> Iterator[Block]:
@@ -48,7 +52,7 @@ def page(document: LoadCurve | Capacity, options: ViewOptions = PLAIN) -> Iterat
     yield Heading(title="Throughput and latency by load")
     yield from pictures(document)
     yield Heading(title="The numbers")
-    yield from (block for block in laid if not isinstance(block, Notice))
+    yield from (block for block in laid if not isinstance(block, Notice | Plot))
 
 
 def blocks(document: LoadCurve | Capacity, options: ViewOptions = PLAIN) -> Iterator[Block]:
@@ -60,8 +64,11 @@ def blocks(document: LoadCurve | Capacity, options: ViewOptions = PLAIN) -> Iter
 def pictures(document: LoadCurve | Capacity) -> Iterator[Plot | Stack]:
     """Draw throughput, latency and latency breakdown by load."""
     rungs = sorted((rung for rung in document.rungs if not rung.failure), key=lambda rung: rung.load)
-    bounds = document.search.bounds if isinstance(document, Capacity) else ()
-    x = _scale(document.knob, [rung.load for rung in rungs])
+    ladder = () if isinstance(document, Capacity) else document.judged
+    bounds = document.search.bounds if isinstance(document, Capacity) else [one.constraint for one in ladder]
+    x = AxisScale(
+        label=document.knob, unit=PER_SECOND if document.knob == RATE else "", logarithmic_from=_WIDE
+    )
     rates = _line(rungs, "throughput", "request_rate", None)
     if rates.x:
         yield Plot(
@@ -82,9 +89,15 @@ def pictures(document: LoadCurve | Capacity) -> Iterator[Plot | Stack]:
             note="generated tokens, as the server counts them, with 95 % intervals",
         )
     yield from _times_chart(
-        rungs, x, bounds, "time_to_first_token", _TAILS, title="Time to the first token", label="first token"
-    )
-    yield from _times_chart(rungs, x, bounds, "latency", _LATENCIES, title="Latency", label="latency")
+        rungs,
+        x,
+        bounds,
+        "time_to_first_token",
+        _TAILS,
+        title="Time to the first token by load",
+        label="first token",
+    )  # fmt: skip
+    yield from _times_chart(rungs, x, bounds, "latency", _LATENCIES, title=_LATENCY, label="latency")
     yield from _stages_chart(rungs, x.label)
 
 
@@ -102,37 +115,34 @@ def _times_chart(
     lines = [line for name in percentiles if (line := _line(rungs, name, metric, name)).x]
     if lines:
         yield Plot(
-            title=f"{title} by load",
+            title=title,
             x=x,
-            y=AxisScale(label=label, unit=SECONDS, logarithmic=_spans_orders(lines)),
+            y=AxisScale(label=label, unit=SECONDS, logarithmic_from=ORDERS),
             series=tuple(lines),
             rules=tuple(
                 ReferenceLine(name=str(bound), at=bound.bound)
                 for bound in bounds
                 if bound.query.metric == metric and bound.at_most
             ),
-            note="with 95 % intervals; percentiles with too few samples are not drawn",
+            note="with 95 % intervals; percentiles with too few samples are not drawn"
+            + ("; hollow: breaks a bound" if any(line.hollow for line in lines) else ""),
         )
 
 
-def _scale(knob: str, loads: Sequence[float]) -> AxisScale:
-    unit = PER_SECOND if knob == RATE else ""
-    wide = bool(loads) and min(loads) > 0 and max(loads) >= _WIDE * min(loads)
-    return AxisScale(label=knob, unit=unit, logarithmic=wide)
-
-
-def _spans_orders(lines: Iterable[Series]) -> bool:
-    values = [value for line in lines for value in line.y]
-    return min(values) > 0 and max(values) > 5 * _WIDE * min(values)
-
-
 def _line(rungs: Sequence[LoadPoint], name: str, metric: str, statistic: str | None) -> Series:
-    points = (
-        (rung.load, answer.value, *_ends(answer))
+    drawn = [
+        (rung, answer)
         for rung in rungs
         if (answer := rung.find(metric, statistic)) is not None and answer.value is not None
-    )
-    return Series.through(name, points, ("x", "y", "low", "high"))
+    ]
+    points = ((rung.load, answer.value, *_ends(answer)) for rung, answer in drawn)
+    broken = (at for at, (rung, answer) in enumerate(drawn) if _breaks(rung, answer.query))
+    return Series.through(name, points, ("x", "y", "low", "high"), hollow=tuple(broken))
+
+
+def _breaks(rung: LoadPoint, query: Query) -> bool:
+    """Whether a load breaks a bound of this very metric and statistic."""
+    return any(j.verdict is Verdict.BROKEN and j.constraint.query == query for j in rung.judgements)
 
 
 def _ends(answer: Answer) -> tuple[float, float]:
@@ -161,7 +171,7 @@ def _stages_chart(rungs: Sequence[LoadPoint], knob: str) -> Iterator[Stack]:
         }
         total = rung.find("service_time", "mean")
         if parts and total is not None and total.value and total.value > sum(parts.values()):
-            parts["other"] = total.value - sum(parts.values())
+            parts[STAGE_NAMES["network_time"]] = total.value - sum(parts.values())
         if parts:
             stages_by_load.append((f"{knob} {rung.load:g}", parts))
     yield from draw_request_stages(stages_by_load)
@@ -207,6 +217,8 @@ _WHY = {
 def load_curve_blocks(curve: LoadCurve) -> Iterator[Block]:
     """Lay out a load curve: a sentence, the curve as a table, and the latency breakdown."""
     yield Notice(severity=Severity.VERDICT, text=describe_load_curve(curve))
+    for bound in curve.judged:
+        yield Notice(severity=Severity(bound.verdict), text=describe_bound(curve.knob, bound))
     rungs = curve.by_load
     marks = _marks(curve)
     bounded = any(rung.judgements for rung in rungs)
@@ -225,6 +237,7 @@ def load_curve_blocks(curve: LoadCurve) -> Iterator[Block]:
             for rung in rungs
         ),
     )
+    yield from (chart for chart in pictures(curve) if chart.title == _LATENCY and len(rungs) > 1)
     yield from _token_table(curve.knob, rungs)
     yield from _breakdown_table(curve, rungs)
     yield from _failures(rungs)
@@ -245,6 +258,45 @@ def describe_load_curve(curve: LoadCurve) -> str:
     rate, time = _plain(chosen.find("request_rate")), _plain(chosen.find("latency", "p50"))
     median = "a median of too few answers to be certified" if time == _NONE else f"a median of {time}"
     return f"The knee is at {_at(curve.knob, knee.load)}{between}, with {rate} and {median}; {most}."
+
+
+def describe_bound(knob: str, bound: LadderBound) -> str:
+    """Say up to which load a bound holds, and at which it is broken or undecided, with the figures."""
+    broken, undecided = (bound.of_verdict(verdict) for verdict in (Verdict.BROKEN, Verdict.UNDECIDED))
+    held, name = bound.held, str(bound.constraint)
+    if held is not None:
+        every = "at every load, " if len(bound.of_verdict(Verdict.HELD)) == len(bound.loads) else ""
+        parts = [f"{name} holds {every}up to {_at(knob, held[0].load)} ({_judged_figure(held[1])})"]
+        parts += [_loads_of("broken", broken), _loads_of("undecided", undecided)]
+    elif len(broken) == len(bound.loads):
+        (rung, judgement), *more = broken
+        whole = ", the smallest load," if more else ""
+        parts = [f"{name} is broken at {_at(knob, rung.load)}{whole} ({_judged_figure(judgement)})"]
+        parts += ["and at every larger one"] if more else []
+        return " ".join(parts)
+    elif len(undecided) == len(bound.loads):
+        return f"{name} is undecided at every load ({_judged_figure(undecided[-1][1])})"
+    else:
+        parts = [f"{name} is {_loads_of('broken', broken, knob)}", _loads_of("undecided", undecided)]
+    holding = [rung for rung, _ in bound.of_verdict(Verdict.HELD) if broken and rung.load > broken[0][0].load]
+    parts += [f"yet it holds at {', '.join(_load(rung.load) for rung in holding)}"] if holding else []
+    return "; ".join(filter(None, parts))
+
+
+def _loads_of(verdict: str, judged: Sequence[tuple[LoadPoint, Judgement]], knob: str = "") -> str:
+    """Name the loads of a verdict, the smallest with its figure."""
+    if not judged:
+        return ""
+    (rung, judgement), *more = judged
+    at = _at(knob, rung.load) if knob else _load(rung.load)
+    others = "".join(f", {_load(other.load)}" for other, _ in more)
+    return f"{verdict} at {at} ({_judged_figure(judgement)}){others}"
+
+
+def _judged_figure(judgement: Judgement) -> str:
+    """Format what a bound was judged by; of too few answers what bounds it."""
+    text = _cell(judgement.answer) if judgement.answer.value is None else _plain(judgement.answer)
+    return "not known" if text == _NONE else text
 
 
 def _marks(curve: LoadCurve) -> dict[float, str]:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import combinations
-from math import isfinite
+from math import inf, isfinite
 from typing import TYPE_CHECKING
 
+from modeldyno.base.metrics.constraints import Verdict, worst_verdict
 from modeldyno.base.metrics.metric import METRICS, Query
+from modeldyno.base.report.axes import ORDERS
 from modeldyno.base.report.charts import AxisScale, Parallel, Picture, Plot, ReferenceLine, Series
+from modeldyno.base.stats.units import SECONDS
 from modeldyno.base.views.text import count, format_knob_value
-from modeldyno.sweeps.study.pooled_estimate import shown_value
+from modeldyno.sweeps.study.pooled_estimate import judge_candidate, shown_value
 from modeldyno.sweeps.study.search_space import key
 from modeldyno.sweeps.views.tables import format_point
 
@@ -62,14 +65,14 @@ def _curves(study: Study, ranked: Ranking, query: Query) -> Plot | None:
     others = _points(study, "others", remaining, query)
     loads = any(axis.name in study.loads for axis in study.space.axes)
     through = "; each line connects the loads of one" if loads else ""
-    places = [x for line in (*series, others) for x in line.x if x > 0]
+    hollow = "; hollow: breaks a bound" if any(line.hollow for line in (*series, others)) else ""
     return Plot(
         title=f"{_TITLES[query.metric]} against latency",
-        x=replace(_scale(latency_of(study)), logarithmic=max(places) > _FAR * min(places)),
-        y=_scale(query),
+        x=scale_of(latency_of(study)),
+        y=scale_of(query),
         series=(*series, *((others,) if others.x else ())),
         rules=tuple(_rules(study, query)),
-        note=f"{_curves_note(ranked, len(series))}{through}",
+        note=f"{_curves_note(ranked, len(series))}{through}{hollow}",
     )
 
 
@@ -101,13 +104,19 @@ def latency_of(study: Study) -> Query:
 
 
 def _points(study: Study, name: str, candidates: Sequence[Candidate], query: Query) -> Series:
-    points = (
-        (latency, value, format_point(study.resolved(candidate.point)))
+    drawn = [
+        (latency, value, candidate)
         for candidate in candidates
         if (latency := shown_value(study, candidate, latency_of(study))) is not None
         and (value := shown_value(study, candidate, query))
+    ]
+    points = ((x, y, format_point(study.resolved(candidate.point))) for x, y, candidate in drawn)
+    broken = (
+        at
+        for at, (_, _, candidate) in enumerate(drawn)
+        if worst_verdict(judge_candidate(study, candidate)) is Verdict.BROKEN
     )
-    return Series.through(name, points, _LABELLED, joined=False)
+    return Series.through(name, points, _LABELLED, joined=False, hollow=tuple(broken))
 
 
 _LABELLED = ("x", "y", "labels")
@@ -164,8 +173,8 @@ def _front(study: Study, pair: tuple[Objective, Objective]) -> Plot | None:
     groups = (("Pareto front", first, True), ("others", others, False))
     return Plot(
         title=f"{pair[0].query} against {pair[1].query}",
-        x=_scale(pair[0].query),
-        y=_scale(pair[1].query),
+        x=scale_of(pair[0].query),
+        y=scale_of(pair[1].query),
         series=tuple(
             Series.through(
                 name,
@@ -204,7 +213,7 @@ def _knob_plot(study: Study, ranked: Ranking, axis: Axis) -> Plot | None:
     best = ranked.best
     every = Series.through("every candidate", points, _LABELLED, joined=False)
     top = Series.through("the best of each value", tops.items(), marked=best is not None)
-    return Plot(title=f"{query} against {axis.name}", x=scale, y=_scale(query), series=(every, top))
+    return Plot(title=f"{query} against {axis.name}", x=scale, y=scale_of(query), series=(every, top))
 
 
 def _parallel(study: Study, ranked: Ranking) -> Parallel | None:
@@ -236,7 +245,7 @@ def _parallel(study: Study, ranked: Ranking) -> Parallel | None:
         return None
     return Parallel(
         title="Every candidate, across its knobs",
-        scales=(*knobs, *map(_scale, study.goal.queries)),
+        scales=(*knobs, *map(scale_of, study.goal.queries)),
         lines=tuple(line for line in lines if len(line.x) > 1),
     )
 
@@ -249,13 +258,11 @@ def _knob_scale(study: Study, axis: Axis) -> AxisScale:
         values = tuple(sorted(values, key=float))
     if not axis.ordered or len(values) <= _FEW:
         return AxisScale(label=axis.name, categories=tuple(map(format_knob_value, values)))
-    ends = float(values[0]), float(values[-1])
-    return AxisScale(label=axis.name, logarithmic=ends[0] > 0 and ends[1] >= _WIDE * ends[0])
+    return AxisScale(label=axis.name, logarithmic_from=ORDERS)
 
 
-_WIDE, _FEW, _FAR = 10.0, 12, 40.0
-"""Ratio of the ends of an axis from which on it is logarithmic, most values of a categorical axis, and the
-ratio of latencies from which on their axis is logarithmic."""
+_FEW = 12
+"""Most values of a categorical axis."""
 
 
 def _place(scale: AxisScale, axis: Axis, candidate: Candidate) -> float:
@@ -263,5 +270,7 @@ def _place(scale: AxisScale, axis: Axis, candidate: Candidate) -> float:
     return float(scale.categories.index(format_knob_value(value))) if scale.categories else float(value)
 
 
-def _scale(query: Query) -> AxisScale:
-    return AxisScale(label=str(query), unit=METRICS[query.metric].unit)
+def scale_of(query: Query) -> AxisScale:
+    """Return the axis of a metric."""
+    unit = METRICS[query.metric].unit
+    return AxisScale(label=str(query), unit=unit, logarithmic_from=ORDERS if unit == SECONDS else inf)

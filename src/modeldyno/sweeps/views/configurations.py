@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.base.errors import ModelDynoError, RequestError
 from modeldyno.base.metrics.constraints import worst_verdict
-from modeldyno.base.metrics.metric import METRICS, Query, fraction_of
+from modeldyno.base.metrics.metric import Query, fraction_of
 from modeldyno.base.report.blocks import Heading, Table, make_table, note
 from modeldyno.base.report.charts import AxisScale, Plot, Series
 from modeldyno.base.report.chosen_plot import ChosenPlot
@@ -18,7 +18,7 @@ from modeldyno.base.views.text import UNCERTIFIED
 from modeldyno.sweeps.study.pooled_estimate import judge_candidate, shown_value
 from modeldyno.sweeps.study.ranking import find_configuration
 from modeldyno.sweeps.study.study import base_name
-from modeldyno.sweeps.views.charts import candidates_by_load
+from modeldyno.sweeps.views.charts import candidates_by_load, scale_of
 from modeldyno.sweeps.views.tables import BOUNDS, format_point, format_setting, format_shown
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ def _batch_axes(study: Study) -> list[str]:
 
 def _scale(name: str) -> AxisScale:
     with suppress(RequestError):
-        return AxisScale(label=name, unit=METRICS[Query.parse(name).metric].unit)
+        return replace(scale_of(Query.parse(name)), label=name)
     return AxisScale(label=name)
 
 

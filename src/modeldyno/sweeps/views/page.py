@@ -194,8 +194,7 @@ def _bar(study: Study, candidate: Candidate) -> str:
     load = format_point(
         {name: value for name, value in study.resolved(candidate.point).items() if name not in fixed}
     )
-    rate = shown_value(study, candidate, Query(metric="throughput"))
-    rate_text = "" if rate is None else f"{format_quantity(rate, '1/s', 3)}"
+    rate_text = format_shown(study, candidate, Query(metric="throughput"))
     return " · ".join(
         filter(None, (load or format_point(study.resolved(candidate.point)) or "the default", rate_text))
     )

@@ -12,7 +12,7 @@ from modeldyno.base.metrics.metric import COSTS, Query
 from modeldyno.base.option_spelling import spell_for_command_line
 from modeldyno.base.report.blocks import Table, clean, make_table, shorten
 from modeldyno.base.result.result import KINDS, Environment, FailureKind
-from modeldyno.base.stats.units import format_quantity
+from modeldyno.base.stats.units import format_estimate
 from modeldyno.base.views.text import (
     UNCERTIFIED,
     count,
@@ -350,7 +350,8 @@ def format_shown(study: Study, candidate: Candidate, query: Query) -> str:
     """
     if (shown := shown_estimate(study, candidate, query)) is None:
         return ""
-    return f"{'' if shown.certified else UNCERTIFIED}{format_quantity(shown.value, query.unit, 3)}"
+    text = format_estimate(shown.value, shown.low, shown.high, query.unit)[0]
+    return text if shown.certified else f"{UNCERTIFIED}{text}"
 
 
 def _is_uncertified(row: RankedConfiguration, query: Query) -> bool:

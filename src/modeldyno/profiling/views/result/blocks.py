@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import inf, nextafter
 from typing import TYPE_CHECKING
 
 from modeldyno.base.job.knob import BATCH_SIZE
@@ -17,6 +16,7 @@ from modeldyno.base.views.text import (
     LOG_LINES,
     NAME_LIMIT,
     amount,
+    count,
     doubts_in_a_line,
     figure,
     join_nonempty,
@@ -157,36 +157,30 @@ def latencies(result: Result) -> Iterator[Bins]:
     shape = None if value is None else histogram(value)
     if value is None or shape is None:
         return
-    edges, counts = _with_tail(value, shape)
     yield Bins(
         title="Latency",
         scale=AxisScale(label="latency", unit=SECONDS),
-        edges=edges,
-        counts=counts,
+        edges=shape.edges,
+        counts=tuple(map(float, shape.counts)),
+        beyond=float(shape.above),
+        reach=value.statistic("max"),
         counted=f"{unit_of_work(result)}s",
         marks=tuple(
             ReferenceLine(name=name, at=value.statistic(name), vertical=True)
             for name in ("p50", "p99")
             if value.certified(name) is not None
         ),
-        note=_histogram_note(value, shape),
+        note=_histogram_note(result, value, shape),
     )
 
 
-def _with_tail(value: Distribution, shape: Histogram) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Add one bin for the slow calls above the last edge, so that the tail and its p99 are drawn."""
-    counts = tuple(map(float, shape.counts))
-    most = value.statistic("max")
-    if not shape.above or most <= shape.edges[-1]:
-        return shape.edges, counts
-    return (*shape.edges, nextafter(most, inf)), (*counts, float(shape.above))
-
-
-def _histogram_note(value: Distribution, shape: Histogram) -> str:
-    least, most = (format_quantity(value.statistic(end), SECONDS, 3) for end in ("min", "max"))
+def _histogram_note(result: Result, value: Distribution, shape: Histogram) -> str:
+    least, last, most = (
+        format_quantity(time, SECONDS, 3)
+        for time in (value.statistic("min"), shape.edges[-1], value.statistic("max"))
+    )
     below = f"not drawn: {shape.below:,} below, down to {least}" if shape.below else ""
-    slower = "1 slower one" if shape.above == 1 else f"all {shape.above:,} slower ones"
-    above = f"the last bin holds {slower}, up to {most}" if shape.above else ""
+    above = f"above {last}: {count(shape.above, unit_of_work(result))}, up to {most}" if shape.above else ""
     growing = "" if shape.even else "logarithmic bins"
     return "; ".join(filter(None, (above, below, growing)))
 

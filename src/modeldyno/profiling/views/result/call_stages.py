@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.base.metrics.metric import CALL_SCOPES, END_TO_END
 from modeldyno.base.report.blocks import Table, make_table
-from modeldyno.base.views.text import about, explain_mark, format_statistic, marked_median, share
+from modeldyno.base.views.text import about, explain_mark, format_statistic, marked_median, median_text, share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,10 +35,8 @@ def end_to_end_clause(result: Result) -> str:
     if end_to_end is None or not means:
         return ""
     longest = max(means, key=means.__getitem__)
-    about = "about " if end_to_end.missing("p50") else ""
-    time, _ = format_statistic(end_to_end, "p50")
     part = share(means[longest], end_to_end.statistic("mean"))
-    return f"takes {about}{time} (median) end to end, on average {part} of it in {longest}"
+    return f"takes {median_text(end_to_end)} (median) end to end, on average {part} of it in {longest}"
 
 
 def call_stage_table(result: Result) -> Iterator[Table]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from modeldyno.base.metrics.metric import CALL_SCOPES
+from modeldyno.base.report.axes import ORDERS
 from modeldyno.base.report.charts import AxisScale, Band, Plot, ReferenceLine, Series, Stack, Tree, TreeNode
 from modeldyno.base.stats.statistics import unpack_samples
 from modeldyno.base.stats.units import BYTES, RATE, SECONDS, format_quantity
@@ -11,7 +13,7 @@ from modeldyno.base.views.text import count, share, unit_of_work
 from modeldyno.profiling.views.result.call_stages import mean_call_stages
 from modeldyno.profiling.views.result.layer_tree import build_layer_tree
 from modeldyno.profiling.views.result.memory import BEFORE, call_or_step
-from modeldyno.profiling.views.result.served import stages
+from modeldyno.profiling.views.result.served import STAGE_NAMES, stages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -20,14 +22,15 @@ if TYPE_CHECKING:
 
     from modeldyno.base.metrics.measurement import Distribution
     from modeldyno.base.result.result import Result
+    from modeldyno.base.result.trace_data import LoadSecond
     from modeldyno.profiling.views.result.layer_tree import LayerNode
 
 _POINTS, _PROCESSES = 600, 6
 """Most points of a line, and most processes that have a line."""
 _CELLS, _THIN = 600, 0.001
 """Most parts of a tree, and the share of the whole below which a part is too thin to be seen."""
-_LAYERS = 60
-"""Most layers on a roofline chart."""
+_LAYERS, _NAMED = 60, 3
+"""Most layers on a roofline chart, and how many of them are named there: those with most time."""
 
 
 # --- time ------------------------------------------------------------------------------------------
@@ -39,26 +42,39 @@ def load_by_second(result: Result) -> Iterator[Plot]:
     if len(rows) < _FEWEST_SECONDS:
         return
     kept = [row for row in rows if row.p50 is not None]
-    axis = AxisScale(label="time", unit=SECONDS)
+    axis, bands = AxisScale(label="time", unit=SECONDS), tuple(_ramp_and_end(result, rows))
     if kept:
         yield Plot(
             title="Latency by second",
             x=axis,
-            y=AxisScale(label="latency", unit=SECONDS),
+            y=AxisScale(label="latency", unit=SECONDS, logarithmic_from=ORDERS),
             series=tuple(
                 Series.through(name, ((row.at, getattr(row, name) or 0.0) for row in kept))
                 for name in ("p50", "p95", "p99")
             ),
-            note="the ramp, the warm-up and the end included; percentiles of one second are rough",
+            bands=bands,
+            note="percentiles of one second are rough; shaded: not measured",
         )
-    answers = Series.through("answered", ((row.at, row.answered / row.length) for row in rows))
-    failures = Series.through("failed", ((row.at, row.failed / row.length) for row in rows))
+    whole = rows[:-1]  # the load has ended during the last one: fewer answers there are no fall of the rate
+    answers = Series.through("answered", ((row.at, row.answered / row.length) for row in whole))
+    failures = Series.through("failed", ((row.at, row.failed / row.length) for row in whole))
     yield Plot(
         title="Answers by second",
         x=axis,
         y=AxisScale(label="requests", unit=RATE),
         series=(answers, *((failures,) if any(row.failed for row in rows) else ())),
+        bands=bands,
+        note="shaded: not measured; the last second, during which the load ended, is not drawn",
     )
+
+
+def _ramp_and_end(result: Result, rows: Sequence[LoadSecond]) -> Iterator[Band]:
+    """Yield what of a load is not in the steady window: the ramp with the warm-up, and the end."""
+    latency = result.distribution("latency")
+    begin = latency.warmup_time if latency is not None else 0.0
+    if begin > 0:
+        yield Band(name="warm-up", low=rows[0].at, high=begin)
+    yield Band(name="end", low=rows[-1].at, high=rows[-1].at + rows[-1].length)
 
 
 _FEWEST_SECONDS = 2
@@ -81,7 +97,7 @@ def call_timeline(result: Result) -> Iterator[Plot]:
     yield Plot(
         title=f"{unit.capitalize()}s in order",
         x=AxisScale(label=f"{unit} after the warm-up"),
-        y=AxisScale(label="latency", unit=SECONDS, logarithmic=_needs_log_scale(value)),
+        y=AxisScale(label="latency", unit=SECONDS, logarithmic_from=ORDERS),
         series=tuple(series),
         rules=tuple(
             ReferenceLine(name=name, at=value.statistic(name))
@@ -93,13 +109,7 @@ def call_timeline(result: Result) -> Iterator[Plot]:
     )
 
 
-_FEWEST, _WIDE = 8, 20.0
-
-
-def _needs_log_scale(value: Distribution) -> bool:
-    """Whether the slowest calls would flatten all others on a linear axis."""
-    least = value.statistic("min")
-    return least > 0 and value.statistic("max") > _WIDE * least
+_FEWEST = 8
 
 
 def _line(run: ndarray, step: int, unit: str, prefix: str) -> Iterator[Series]:
@@ -191,8 +201,8 @@ def roofline(result: Result) -> Iterator[Plot]:
     roof = [(low, low * bandwidth), (ridge, flops), (high, flops)]
     yield Plot(
         title="Roofline: the layers and the peaks of this machine",
-        x=AxisScale(label="operations per byte", unit="FLOP/B", logarithmic=True),
-        y=AxisScale(label="operations per second", unit=RATE, logarithmic=True),
+        x=AxisScale(label="operations per byte", unit="FLOP/B", logarithmic_from=1),
+        y=AxisScale(label="operations per second", unit=RATE, logarithmic_from=1),
         series=(
             Series.through("peaks of this machine", roof),
             Series.through(
@@ -201,11 +211,11 @@ def roofline(result: Result) -> Iterator[Plot]:
                 ("x", "y", "labels"),
                 joined=False,
                 marked=True,
-                named=True,
+                named=_NAMED,
             ),
         ),
-        note=f"the {count(len(leaves), 'layer')} with most time among those with MACs; memory-bound left of "
-        "the ridge, compute-bound right of it",
+        note=f"the {count(len(leaves), 'layer')} with most time among those with MACs, the first {_NAMED} "
+        "named; memory-bound left of the ridge, compute-bound right of it",
     )
 
 
@@ -286,7 +296,14 @@ def draw_request_stages(
             Series.through(
                 name,
                 ((float(bar), parts[name]) for bar, (_, parts) in enumerate(loads) if name in parts),
+                tint=_TINTS.get(name),
             )
             for name in names
         ),
     )
+
+
+_TINTS = {
+    str(name): place for names in (STAGE_NAMES.values(), CALL_SCOPES) for place, name in enumerate(names)
+}
+"""Colour of each stage: the same in every chart, whichever other stages that has."""

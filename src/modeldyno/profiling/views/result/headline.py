@@ -20,6 +20,7 @@ from modeldyno.base.views.text import (
     format_measurement,
     format_statistic,
     measured_at,
+    median_text,
     number,
     shorten_message,
     shorten_name,
@@ -134,11 +135,11 @@ def _evaluation(result: Result) -> str:
 
 
 def _median(times: Distribution) -> str:
-    value, interval = format_statistic(times, "p50")
+    value, interval = median_text(times), format_statistic(times, "p50")[1]
     if times.missing("p50"):
         effective = int(times.effective_size("p50"))
         few = f", equivalent to {count(effective, 'independent call')}" if effective < len(times) else ""
-        return f"about {value} (median of {'' if few else 'only '}{count(len(times), 'call')}{few})"
+        return f"{value} (median of {'' if few else 'only '}{count(len(times), 'call')}{few})"
     return f"{value} (median, 95 % interval {interval})" if interval else f"{value} (median)"
 
 

@@ -81,6 +81,17 @@ def build_layer_tree(result: Result) -> LayerNode | None:
     return families[None][0]
 
 
+def layer_seconds(result: Result) -> dict[str, float]:
+    """Return the seconds per call of each timed layer by its path, and of the whole by ``""``.
+
+    They are the means over the same middle half of the calls that the layer tree shows.
+    """
+    numbers = _numbers(result)
+    own = {path: seconds for (metric, path), seconds in numbers.items() if metric == "self_time"}
+    times = {path: s for (metric, path), s in numbers.items() if metric == "latency" and path in own}
+    return times | {"": sum(own.values())} if own else {}
+
+
 def _branch(
     layer: Layer,
     parent: str | None,

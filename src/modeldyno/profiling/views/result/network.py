@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from modeldyno.base.errors import UnknownName
 from modeldyno.base.report.blocks import Table, clean, drop_empty_columns, make_table
 from modeldyno.base.stats.units import COUNT, SECONDS, format_quantity
-from modeldyno.base.views.text import number, share
+from modeldyno.base.views.text import share
+from modeldyno.profiling.views.result.layer_tree import layer_seconds
 from modeldyno.profiling.views.result.module_tree import ModuleNode, build_module_tree, walk
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ def build_network(result: Result, inside: str = "") -> Network | None:
     if inside not in holders:
         raise UnknownName.among("module with others in it", inside, [path for path in holders if path])
     focus = holders[inside]
-    times = _layer_times(result)
+    times = layer_seconds(result)
     unfolded = _unfolded(focus)
     top = _gather(focus, unfolded, times)
     join_rows = _place_joins(result, _frames(top))
@@ -146,13 +147,6 @@ def holders_of(result: Result) -> frozenset[str]:
     """Return the paths that `build_network` can show the inside of."""
     tree = build_module_tree(result)
     return frozenset(row.node.path for row in walk(tree) if row.node.children) if tree else frozenset()
-
-
-def _layer_times(result: Result) -> dict[str, float]:
-    """Return the seconds of each layer that was timed, and of the whole call while they were."""
-    own = {m.scope: number(m)[0] for m in result.measurements if m.metric == "self_time"}
-    times = {m.scope: number(m)[0] for m in result.measurements if m.metric == "latency" and m.scope in own}
-    return times | {"": sum(own.values())} if own else {}
 
 
 def _unfolded(focus: ModuleNode) -> set[str]:

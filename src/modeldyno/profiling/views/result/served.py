@@ -18,6 +18,7 @@ from modeldyno.base.views.text import (
     format_measurement,
     format_statistic,
     join_nonempty,
+    median_text,
     number,
     share,
     shorten_name,
@@ -84,18 +85,14 @@ def _token_clause(result: Result) -> str:
     )
     if first is None:
         return ""
-    follow = "" if per_token is None else f", then one every {_median_text(per_token)}"
+    follow = "" if per_token is None else f", then one every {median_text(per_token)}"
     return f"first token after {_median_and_tail(first)}{follow.replace('every about', 'about every')}"
 
 
 def _median_and_tail(times: Distribution) -> str:
     certified = times.certified("p99") is not None
     slow = f", {format_statistic(times, 'p99')[0]} (p99)" if certified else ""
-    return f"{_median_text(times)} (median){slow}"
-
-
-def _median_text(times: Distribution) -> str:
-    return f"{'about ' if times.missing('p50') else ''}{format_statistic(times, 'p50')[0]}"
+    return f"{median_text(times)} (median){slow}"
 
 
 def stages(result: Result) -> Iterator[tuple[str, float]]:
