@@ -12,13 +12,14 @@ from modeldyno.dashboard.page import CHIPS, Attention, DashboardPage, PageBlocks
 from modeldyno.dashboard.store_access import live_loads
 from modeldyno.dashboard.trend_pages import find_regressions
 from modeldyno.profiling.views import lists
+from modeldyno.registry.figures import old_figures
 from modeldyno.registry.matrix import newest_speeds
-from modeldyno.registry.records.records import FigureState, TaskState
+from modeldyno.registry.records.records import TaskState
 from modeldyno.registry.views import lists as registry_lists
 from modeldyno.reports.interface import TableLinks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from modeldyno.dashboard.page import PageRequest, Part
     from modeldyno.registry.records.records import HardwareTarget, Task, VariantFigure, Worker
@@ -120,17 +121,16 @@ def _attention(
     for entry in [entry for entry in results if entry.failed][:_ATTENTION]:
         where = address("results", entry.id)
         yield Attention("failed", f"{entry.id[:6]} {entry.name}", "", shorten(entry.headline, _WHY), where)
-    for target in targets:
-        for state in (FigureState.STALE, FigureState.DOUBTFUL):
-            yield from _old_figures(registry.figures_on(target.id, state, limit=_MOST), target.name)
+    yield from _old_figures(old_figures(registry, names, limit=_MOST), names)
 
 
-def _old_figures(figures: Sequence[VariantFigure], target: str) -> Iterator[Attention]:
+def _old_figures(figures: Sequence[VariantFigure], targets: Mapping[str, str]) -> Iterator[Attention]:
     """Yield a row for each version: a new driver makes all of its figures stale at once."""
-    by_version: dict[tuple[str, int], list[VariantFigure]] = {}
+    by_version: dict[tuple[str, str, str, int], list[VariantFigure]] = {}
     for figure in figures:
-        by_version.setdefault((figure.model, figure.number), []).append(figure)
-    for (model, number), of_version in list(by_version.items())[:_ATTENTION]:
+        place = figure.target, str(figure.state), figure.model, figure.number
+        by_version.setdefault(place, []).append(figure)
+    for (target, state, model, number), of_version in list(by_version.items())[:_ATTENTION]:
         first = of_version[0]
         what = (
             f"{first.recipe}, {first.measure.label}"
@@ -138,9 +138,9 @@ def _old_figures(figures: Sequence[VariantFigure], target: str) -> Iterator[Atte
             else count(len(of_version), "figure")
         )
         yield Attention(
-            str(first.state),
+            state,
             f"{model}/{number}: {what}",
-            target,
+            targets[target],
             shorten(first.why, _WHY),
             address("models", model, number),
         )
