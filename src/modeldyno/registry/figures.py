@@ -1,4 +1,4 @@
-"""The figures of models as they stand now: what has become stale is seen at every read, and measured again."""
+"""The figures of models as they stand now: what has become stale is seen at each read, and measured again."""
 
 from __future__ import annotations
 
