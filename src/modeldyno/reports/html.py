@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 suffix = ".html"
 _PARTS = Path(__file__).parent / "page"
 _BUNDLE = "echarts.js"
-_SCRIPTS = (_BUNDLE, "units.js", "axes.js", "charts.js", "draw.js", "tables.js")
+_SCRIPTS = (_BUNDLE, "units.js", "axes.js", "charts.js", "draw.js", "tables.js", "copy.js")
 """Scripts of a page, in this order; tools/charts builds the first."""
 _STYLE = "report.css"
 _UNLINKED = TableLinks()
@@ -62,7 +62,7 @@ def write_body(blocks: Iterable[Block], links: TableLinks = _UNLINKED) -> HtmlBo
         elements=_ascii(f'<div class="modeldyno">\n{body}</div>\n'),
         contents=_ascii(_write_contents(parts)),
         charts=chart_json.charts_as_json(drawn) if drawn else "",
-        scripts=_SCRIPTS if drawn else ("tables.js",),
+        scripts=_SCRIPTS if drawn else _SCRIPTS[-2:],
     )
 
 
