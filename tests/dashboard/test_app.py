@@ -28,6 +28,7 @@ from modeldyno.dashboard.guard import API
 from modeldyno.dashboard.model_wall import model_wall
 from modeldyno.dashboard.page import ROOMS, SETTINGS, Attention
 from modeldyno.dashboard.schema import TYPES
+from modeldyno.registry.records.records import FigureState
 from modeldyno.registry.targets import target_here
 from modeldyno.testing.sample_conversions import a_conversion
 from modeldyno.testing.sample_results import a_result, an_inspection
@@ -301,6 +302,8 @@ def test_tasks_have_pages(tmp_path: Path) -> None:
 
     assert ids == sorted(set(ids))
     assert len(ids) == 120
+    assert '<input type="checkbox" form="tasks" name="task" value="51" aria-label="51">' in second
+    assert '<a href="/models/digits/1">' in second
     assert ">First</a>" in second
     assert ">More</a>" in second
 
@@ -390,6 +393,36 @@ def test_the_wall_has_a_card_for_each_model(tmp_path: Path) -> None:
     inspected = next(card for card in wall.cards if card.address == f"/results/{'e' * 12}")
     assert "parameters" in inspected.figure
     assert inspected.curve == ()
+
+
+def test_the_measurements_of_a_version_are_named_before_their_ids(tmp_path: Path) -> None:
+    """What was measured leads to the document, and the answer of the version is the heading of its page."""
+    with plugins.store(f"sqlite:///{tmp_path}/store.db") as store:
+        registry, target = store.registry, target_here()
+        registry.put_target(target)
+        version, _ = registry.add_version(a_version())
+        registry.put_variant(a_variant(version), "ada")
+        visitor = visitor_of(store)
+        assert "<h1>digits/1 is not timed yet</h1>" in visitor.read("/models/digits/1")
+        for number, digit in enumerate("ab"):
+            result = a_result(id=digit * 12, samples=[0.001 + number / 1000] * 3000)
+            assert result.model is not None
+            put(store, replace(result, model=replace(result.model, digest=version.digest)))
+        task = replace(a_task(version), target=target.id)
+        registry.put_figures([a_figure(task, target=target.id, result="a" * 12, software={})])
+        fresh = visitor.read("/models/digits/1")
+        stale = a_figure(
+            task, target=target.id, result="a" * 12, software={}, state=FigureState.STALE, why="old"
+        )
+        registry.put_figures([stale])
+        text = visitor.read("/models/digits/1")
+
+    answer = f"digits/1 answers in 1.00 ms as source, batch 1 on {target.name}"
+    assert f"<h1>{answer}</h1>" in fresh
+    assert f"<h1>{answer}, which is stale</h1>" in text
+    assert f'<a href="/results/{"a" * 12}">source</a>' in text
+    assert f'<a href="/results/{"b" * 12}">result</a>' in text
+    assert "bbbbbb</a></td></tr>" in text  # the last column
 
 
 def test_all_alerts_are_listed(visitor: Visitor) -> None:

@@ -307,7 +307,7 @@ def test_titles_that_begin_alike_stand_below_a_common_one() -> None:
     single = html.lay_out([Table(title="", columns=columns[:2], rows=(("a", "1"),))], title="t")
 
     assert '<th scope="colgroup" colspan="2" class="group">here</th><td colspan="1"></td>' in grouped
-    assert '<th scope="col" class="right place2">p50</th>' in grouped
+    assert '<th scope="col" class="right place2"><span class="of">here: </span>p50</th>' in grouped
     assert '<th scope="col" class="right">here: p50</th>' in single
 
 

@@ -18,7 +18,8 @@ from modeldyno.base.report.blocks import Heading, Notice, Severity, Table, clean
 from modeldyno.base.result.result import Result
 from modeldyno.base.result.where_text import parse
 from modeldyno.base.stats.units import format_quantity
-from modeldyno.base.views.text import about_number, count, shorten_ids, shorten_name
+from modeldyno.base.views.text import about_number, count, short_model_names, shorten_ids, shorten_name
+from modeldyno.comparison.change.comparison import Comparison
 from modeldyno.dashboard import live_pages, network_page, registry_writes
 from modeldyno.dashboard.chart_pictures import links_to_charts
 from modeldyno.dashboard.page import (
@@ -458,7 +459,7 @@ def _document_page(store: Store, room: DocumentRoom, document: Any) -> Dashboard
     page = DashboardPage(
         title=title,
         lead=lead,
-        chips=_chips(itertools.takewhile(lambda block: not isinstance(block, Heading), blocks)),
+        chips=_chips(document, itertools.takewhile(lambda block: not isinstance(block, Heading), blocks)),
         room=f"/{room.path}",
         trail=trail_of(room, document),
         parts=(PageBlocks(blocks=tuple(block for block in blocks if block is not verdict)),),
@@ -501,8 +502,10 @@ def trail_of(room: DocumentRoom, document: Any) -> tuple[PageLink, ...]:
     )
 
 
-def _chips(opening: Iterable[Block]) -> tuple[tuple[str, Severity], ...]:
-    """Sum up what stands above the first heading: failures, bounds and doubts."""
+def _chips(document: Any, opening: Iterable[Block]) -> tuple[tuple[str, Severity], ...]:
+    """Sum up verdicts of a comparison, and what stands above the first heading: failures, bounds, doubts."""
+    contrasts = document.contrasts if isinstance(document, Comparison) else ()
+    verdicts = tuple((str(one.outcome), CHIPS[one.outcome]) for one in contrasts)
     severities = Counter(block.severity for block in opening if isinstance(block, Notice))
     nouns = {
         Severity.FAILURE: ("failure", "failures"),
@@ -511,7 +514,7 @@ def _chips(opening: Iterable[Block]) -> tuple[tuple[str, Severity], ...]:
         Severity.HELD: ("bound holds", "bounds hold"),
         Severity.DOUBT: ("doubt", "doubts"),
     }
-    return tuple(
+    return verdicts + tuple(
         (count(severities[severity], *words), severity)
         for severity, words in nouns.items()
         if severities[severity]
@@ -529,7 +532,9 @@ def beside(request: PageRequest) -> DashboardPage:
     documents = [_any(request.store, name) for name in names]
     results_ = [document for document in documents if isinstance(document, Result)]
     return DashboardPage(
-        title="Side by side",
+        title=f"{' and '.join(short_model_names(results_))} side by side"
+        if len(results_) > 1
+        else "Side by side",
         room="/results",
         trail=(
             PageLink(text="Results", address="/results"),

@@ -306,6 +306,8 @@ CHIPS: Mapping[str, Severity] = {
     "done": Severity.HELD,
     "close": Severity.UNDECIDED,
     "stable": Severity.HELD,
+    "better": Severity.HELD,
+    "same": Severity.NOTE,
     "worse": Severity.BROKEN,
     "changed": Severity.NOTE,
     "too few": Severity.NOTE,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.base.errors import RequestError
 from modeldyno.base.job.version_name import SOURCE, VersionName
-from modeldyno.base.report.blocks import Notice, Severity, make_table, note
+from modeldyno.base.report.blocks import Notice, Severity, Table, choose_columns, make_table, note
 from modeldyno.base.stats.units import SECONDS, format_quantity
 from modeldyno.base.views.text import count, shorten_ids, shorten_name
 from modeldyno.dashboard import network_page, registry_writes
@@ -172,7 +172,7 @@ def model(request: PageRequest) -> DashboardPage:
         lists.versions(versions),
     ]
     return DashboardPage(
-        title=_model_title(name, len(versions), speeds),
+        title=f"{_answer_of(name, speeds)}; {count(len(versions), 'version')}",
         room="/models",
         trail=(_MODELS, PageLink(text=name, address="")),
         actions=_model_links(name, aliases),
@@ -222,20 +222,17 @@ def _compare_form(registry: Registry, name: str, versions: Sequence[Version]) ->
         )
 
 
-def _model_title(name: str, versions: int, speeds: Sequence[SpeedRow]) -> str:
-    """Say how fast the newest measured version is at the best."""
-    known = count(versions, "version")
+def _answer_of(name: str, speeds: Sequence[SpeedRow]) -> str:
+    """Say how fast the newest version that was timed is at its best."""
     timed = [row for row in speeds if row.speed.p50 is not None]
     newest = [row for row in timed if row.number == max(each.number for each in timed)]
     if not newest:
-        return f"{name}: {known}, none of them timed yet"
-    best = min(newest, key=lambda row: row.speed.p50 or 0.0)
-    p50, how = (
-        format_quantity(best.speed.p50 or 0.0, SECONDS, 3),
-        f"{best.figure.recipe}, {best.figure.measure.label}",
-    )
-    old = "" if best.figure.state is FigureState.FRESH else f" ({best.figure.state})"
-    return f"{name}/{best.number} answers in {p50}{old} as {how} on {best.target.name}; {known}"
+        return f"{name} is not timed yet"
+    best = min(newest, key=lambda row: (row.figure.state is not FigureState.FRESH, row.speed.p50))
+    p50 = format_quantity(best.speed.p50 or 0.0, SECONDS, 3)
+    how = f"{best.figure.recipe}, {best.figure.measure.label}"
+    old = "" if best.figure.state is FigureState.FRESH else f", which is {best.figure.state}"
+    return f"{best.model}/{best.number} answers in {p50} as {how} on {best.target.name}{old}"
 
 
 def _model_links(name: str, aliases: dict[str, int]) -> tuple[PageLink, ...]:
@@ -292,7 +289,8 @@ def version(request: PageRequest) -> DashboardPage:
     """Show a version: its variants, its figures on each target, and what is to come."""
     name, which = request.path["name"], request.path["version"]
     parsed = VersionName.parse(f"{name}/{which}" if which.isdecimal() else f"{name}@{which}")
-    overview = version_overview(request.store.registry, parsed)
+    registry = request.store.registry
+    overview = version_overview(registry, parsed)
     of = overview.version
     results = {m.figure.result[:6]: address("results", m.figure.result) for m in overview.figures}
     documents = {
@@ -302,7 +300,11 @@ def version(request: PageRequest) -> DashboardPage:
     }
     documents |= {one.document[:6]: address(_ROOMS[one.kind], one.document) for one in overview.measurements}
     links = TableLinks(
-        links={"result": results, "document": documents}, chips=CHIPS, times=("when",), faint=("when",)
+        links={"variant": results, "what": documents, "document": documents},
+        found_by={"variant": "result", "what": "document"},
+        chips=CHIPS,
+        times=("when",),
+        faint=("when", "document", "result"),
     )
     actions = (
         PageLink(text="Which one to run?", address=address("models", of.model, "answer")),
@@ -314,10 +316,11 @@ def version(request: PageRequest) -> DashboardPage:
         *_document_links("sweep", "studies", overview.studies[:_OLD]),
         PageLink(text="Events", address=address("events", of=of.name)),
     )
-    _, *blocks = version_view.blocks(overview)
+    _, *blocks = map(_for_a_page, version_view.blocks(overview))
     states = Counter(str(m.figure.state) for m in overview.figures)
     return DashboardPage(
-        title=version_view.headline(overview),
+        title=_answer_of(of.name, tuple(version_speeds(registry, of.model, [of.number]))),
+        lead=f"{version_view.headline(overview)}.",
         room="/models",
         chips=tuple(
             (count(number, f"{state} figure"), CHIPS.get(state, Severity.NOTE))
@@ -332,10 +335,17 @@ def version(request: PageRequest) -> DashboardPage:
         parts=(
             PageBlocks(blocks=tuple(blocks), links=links),
             *_network_of(overview),
-            *registry_writes.measure_form(request.store.registry, of, overview.variants),
+            *registry_writes.measure_form(registry, of, overview.variants),
         ),
         data=overview,
     )
+
+
+def _for_a_page(block: Block) -> Block:
+    """Move the ids of a list of documents behind what people read."""
+    if not isinstance(block, Table) or block.columns[0].title != "document":
+        return block
+    return choose_columns(block, [column.title for column in (*block.columns[1:], block.columns[0])])
 
 
 def _network_of(overview: VersionOverview) -> Iterator[PageDiagram]:

@@ -101,7 +101,13 @@ def _history(request: PageRequest, name: str, metric: str) -> DashboardPage:
     )
     headline = trend_view.headline(trend)
     blocks = [b for b in trend_view.page(trend) if not (isinstance(b, Notice) and b.text == headline)]
-    parts: tuple[Part, ...] = (PageBlocks(blocks=tuple(blocks)), form)
+    links = TableLinks(
+        links={
+            "result": {reading.result[:6]: address("results", reading.result) for reading in trend.readings}
+        },
+        chips=CHIPS,
+    )
+    parts: tuple[Part, ...] = (PageBlocks(blocks=tuple(blocks), links=links), form)
     state = trend_state(trend)
     results = PageLink(text="Results", address=address("results", name=name))
     return DashboardPage(
@@ -135,8 +141,11 @@ def trends_of(store: Store) -> Sequence[NamedTrend]:
         history = _history_or_none(store, name)
         if history is not None:
             named_trends.append(NamedTrend(name, name, history))
-    first = {_WORSE: 0, _UNKNOWN: 1}
-    return sorted(named_trends, key=lambda one: first.get(trend_state(one.trend), len(first)))
+    return sorted(named_trends, key=lambda one: _ORDER.index(trend_state(one.trend)))
+
+
+_ORDER = (_WORSE, _UNKNOWN, _ASTRAY, _CHANGED, _STABLE, _FEW)
+"""States of histories in the order of a list."""
 
 
 def find_regressions(store: Store) -> Sequence[Attention]:

@@ -177,7 +177,7 @@ def table(block: Table, links: TableLinks = _UNLINKED) -> str:
     caption = f"<caption><span>{title}</span></caption>\n" if block.title and not block.folded else ""
     cards = named and not _fits_a_phone(block) and len(block.rows) <= _CARDS
     places = _phone_places(block) if cards else {}
-    head = f"<thead>{_head_rows(block, places, cards=cards)}</thead>\n" if named else ""
+    head = f"<thead>{_head_rows(block, places)}</thead>\n" if named else ""
     rows = "".join(f"<tr>{''.join(_cells(block, row, places, cards, links))}</tr>\n" for row in block.rows)
     kind = "facts" if not named else "figures" if len(block.columns) <= _WIDE else "figures wide"
     kind += " cards" if cards else ""
@@ -195,7 +195,7 @@ def table(block: Table, links: TableLinks = _UNLINKED) -> str:
     return f'<details class="folded"><summary>{summary}</summary>\n{written}</details>\n'
 
 
-def _head_rows(block: Table, places: Mapping[int, str], *, cards: bool) -> str:
+def _head_rows(block: Table, places: Mapping[int, str]) -> str:
     """Write the titles; those that begin alike, as ``here: p50`` and ``here: p99``, below a common one."""
     spans = [
         (name, len(list(run)))
@@ -209,16 +209,17 @@ def _head_rows(block: Table, places: Mapping[int, str], *, cards: bool) -> str:
         else f'<td colspan="{count}"></td>'
         for name, count in spans
     )
-    hidden = ' class="groups"' if cards else ""
-    return f"<tr{hidden}>{above}</tr><tr>{''.join(_titles(block, places, grouped=True))}</tr>"
+    return f'<tr class="groups">{above}</tr><tr>{"".join(_titles(block, places, grouped=True))}</tr>'
 
 
 def _titles(block: Table, places: Mapping[int, str], *, grouped: bool = False) -> Iterator[str]:
     for at, column in enumerate(block.columns):
         place = f" {places[at]}" if at in places else ""
-        title = column.title.rpartition(": ")[2] if grouped else column.title
+        group, colon, title = column.title.rpartition(": ") if grouped else ("", "", column.title)
+        # A phone has no room for the common title above it.
+        of = f'<span class="of">{html.escape(group)}: </span>' if colon else ""
         yield (
-            f'<th scope="col" class="{column.align}{place}">{html.escape(title)}</th>'
+            f'<th scope="col" class="{column.align}{place}">{of}{html.escape(title)}</th>'
             if title
             else f'<td class="{place.strip()}"></td>'
             if place
@@ -268,7 +269,8 @@ def _cells(
         written_class = f' class="{joined}"' if (joined := " ".join(filter(None, classes))) else ""
         title = html.escape(column.title)
         label = f' data-label="{title}"' if cards and at and text and title else ""
-        key = by_title.get(links.found_by.get(column.title, ""), text)
+        finder = links.found_by.get(column.title)
+        key = text if finder is None else by_title.get(finder, text)
         written = _linked(column.title, key, text, _name(text) if scope else _text(text), links)
         box = _box(key, text, links) if scope else ""
         yield f"<{tag}{scope}{written_class}{label}>{box}{written}</{tag}>"
