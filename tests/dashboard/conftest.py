@@ -154,7 +154,9 @@ def fill_registry(store: Store) -> None:
         differing = a_variant(version, "onnx-int8", state=VariantState.DIFFERS, why="by 3 %")
         registry.put_variant(replace(differing, conversion_id=a_conversion_document().id), "ada")
         task = replace(a_task(version), target=target.id)
-        registry.put_figures([a_figure(task, target=target.id, result=f"{number:02x}" * 6)])
+        # Of no package, so that it is fresh whatever is installed here.
+        figure = a_figure(task, target=target.id, result=f"{number:02x}" * 6, software={})
+        registry.put_figures([figure])
     version = registry.version(VersionName(model="digits", number=2))
     stale = replace(a_task(version, batch=8), target=target.id)
     registry.put_figures(

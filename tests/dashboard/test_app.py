@@ -4,6 +4,7 @@ import csv
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
+from html import unescape
 from html.parser import HTMLParser
 from importlib import metadata
 from typing import TYPE_CHECKING
@@ -18,14 +19,19 @@ from tests.dashboard.conftest import HOSTILE, INSPECTED, links_of, put, visitor_
 from tests.support.sample_registry import a_figure, a_task, a_variant, a_version
 
 from modeldyno.base import plugins
+from modeldyno.base.kinds import kind_of
 from modeldyno.base.metrics.measurement import observed_number
 from modeldyno.dashboard.api_writes import API_WRITES
-from modeldyno.dashboard.app import AS_CSV, PAGES, QUERY, WRITES
+from modeldyno.dashboard.app import AS_CSV, MOVED, PAGES, QUERY, WRITES
+from modeldyno.dashboard.document_pages import split_heading
 from modeldyno.dashboard.guard import API
+from modeldyno.dashboard.model_wall import model_wall
+from modeldyno.dashboard.page import ROOMS, SETTINGS, Attention
 from modeldyno.dashboard.schema import TYPES
+from modeldyno.registry.records.records import FigureState
 from modeldyno.registry.targets import target_here
 from modeldyno.testing.sample_conversions import a_conversion
-from modeldyno.testing.sample_results import a_result
+from modeldyno.testing.sample_results import a_result, an_inspection
 from modeldyno.testing.sample_series import a_capacity, a_comparison, a_ladder
 from modeldyno.testing.sample_studies import a_study
 
@@ -64,14 +70,14 @@ class Outline(HTMLParser):
         self.labelled: set[str] = set()
         self.fields: list[dict[str, str | None]] = []
         self.heads: list[dict[str, str | None]] = []
-        self.current = 0
+        self.current: list[str | None] = []
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Note what an element is."""
         self.tags.append(tag)
         attributes = dict(attrs)
-        self.current += "aria-current" in attributes
+        self.current += [attributes["aria-current"]] if "aria-current" in attributes else []
         if tag == "label":
             self.labelled.add(str(attributes.get("for")))
         if tag in {"input", "select", "textarea"} and attributes.get("type") != "hidden":
@@ -96,7 +102,8 @@ def test_a_page_can_be_read_without_eyes(visitor: Visitor, path: str) -> None:
 
     assert page.tags.count("h1") == 1
     assert {"header", "nav", "main", "footer"} <= set(page.tags)
-    assert page.current == 1
+    assert page.current.count("page") == 1
+    assert page.current.count("true") <= 1
     assert [
         field for field in page.fields if field.get("id") not in page.labelled and "aria-label" not in field
     ] == []
@@ -216,19 +223,19 @@ def test_the_columns_of_results_are_chosen(visitor: Visitor) -> None:
     text = visitor.read("/results?columns=created,+throughput,+latency.p99")
     table = list(csv.reader(visitor.read("/results.csv?columns=created,throughput,latency.p99").splitlines()))
 
-    assert '<th scope="col" class="right">throughput</th>' in text
+    assert '<th scope="col" class="right place2">throughput</th>' in text
     assert "columns=created%2C+throughput%2C+latency.p99&amp;before=" in text
-    assert table[0] == ["id", "created", "throughput", "latency.p99"]
-    assert table[3][2:] == ["6,200/s", "about 3.1 ms"]
+    assert table[0] == ["model", "created", "throughput", "latency.p99", "id"]
+    assert table[3][2:4] == ["6,200/s", "about 3.1 ms"]
 
 
-def test_results_are_a_table_of_settings_and_figures(tmp_path: Path) -> None:
-    """A setting in which they differ and each figure has a column of its own, to be sorted by."""
+def test_results_are_named_by_model_and_settings_beside_their_figures(tmp_path: Path) -> None:
+    """A setting in which they differ is named, each figure has a column, and the id is the last one."""
     with plugins.store(f"sqlite:///{tmp_path}/store.db") as store:
-        for batch, digit in ((1, "a"), (8, "b")):
+        for threads, digit in ((1, "a"), (8, "b")):
             result = a_result(id=digit * 12)
-            config = {**result.job.config, "batch_size": batch}
-            store.put(replace(result, job=replace(result.job, config=config)), headline="mini says much")
+            config = {**result.job.config, "threads": threads}
+            store.put(replace(result, job=replace(result.job, config=config)), headline="cpu, batch 8: fast")
         remote = a_result(id="c" * 12, name="echo")
         store.put(replace(remote, job=replace(remote.job, config={})), headline="echo says much")
         visitor = visitor_of(store)
@@ -236,11 +243,16 @@ def test_results_are_a_table_of_settings_and_figures(tmp_path: Path) -> None:
         table = list(csv.reader(visitor.read("/results.csv").splitlines()))
 
     header, *rows = table
-    assert '<th scope="col" class="right">batch_size</th>' in text
-    assert {"batch_size", "latency.p50", "throughput", "summary"} <= set(header)
-    assert "device" not in header  # they have it alike, or not at all
-    assert sorted(row[header.index("batch_size")] for row in rows) == ["", "1", "8"]
-    assert {row[header.index("throughput")] for row in rows} == {"6,200/s"}
+    assert header == ["model", "p50", "p99", "rate", "when", "id"]
+    assert sorted(row[0] for row in rows) == [
+        "digits · cpu, batch 8, threads=1",
+        "digits · cpu, batch 8, threads=8",
+        "echo",
+    ]
+    assert {row[header.index("rate")] for row in rows} == {"6,200/s"}
+    settings_ = '<span class="settings"> &#183; cpu, batch 8, threads=1</span>'
+    assert f'<a href="/results/aaaaaaaaaaaa">digits{settings_}</a>' in text
+    assert '<time datetime="2026-01-02T03:04Z">2026-01-02 03:04</time>' in text
 
 
 def test_a_single_load_says_how_it_was_loaded(tmp_path: Path) -> None:
@@ -290,6 +302,8 @@ def test_tasks_have_pages(tmp_path: Path) -> None:
 
     assert ids == sorted(set(ids))
     assert len(ids) == 120
+    assert '<input type="checkbox" form="tasks" name="task" value="51" aria-label="51">' in second
+    assert '<a href="/models/digits/1">' in second
     assert ">First</a>" in second
     assert ">More</a>" in second
 
@@ -301,6 +315,124 @@ def test_a_variant_leads_to_the_document_of_its_conversion(visitor: Visitor) -> 
 
     assert f'<a href="/conversions/{document}">{document[:6]}</a>' in text
     assert text.count('href="/conversions/') == 1
+
+
+@pytest.mark.parametrize(("old", "new"), MOVED.items())
+def test_a_room_is_reached_by_its_name(visitor: Visitor, old: str, new: str) -> None:
+    """Its address leads on to the page, with the query."""
+    answer = visitor.client.get(f"{old}?name=digits", follow_redirects=False)
+
+    assert (answer.status_code, answer.headers["location"]) == (308, f"{new}?name=digits")
+
+
+def test_rooms_are_five_and_a_gear(visitor: Visitor) -> None:
+    """Each list is in one of them, under its tab."""
+    text = visitor.read("/loads")
+    rooms = text.partition('class="rooms"')[2].partition("</nav>")[0]
+    tabs = text.partition('class="tabs"')[2].partition("</nav>")[0]
+
+    assert links_of(rooms) == ["/", "/models", "/results", "/trends", "/tasks", "/settings"]
+    assert '<a href="/settings" aria-label="Settings"' in rooms
+    assert links_of(tabs) == ["/results", "/loads", "/studies", "/comparisons", "/conversions"]
+    reached = {tab.address for room in ROOMS for tab in room.tabs} | {SETTINGS.address, "/compare"}
+    assert {route.path for route in PAGES if "{" not in route.path} == reached
+
+
+def test_a_document_has_its_answer_as_the_heading_and_its_id_in_the_trail(visitor: Visitor) -> None:
+    """Room, model and id lead to it; the verdict is not said twice."""
+    document = a_comparison()
+    text = visitor.read(f"/comparisons/{document.id}")
+    heading = text.partition("<h1>")[2].partition("</h1>")[0]
+
+    assert document.id[:6] not in heading
+    assert heading[:20] in unescape(kind_of(document).headline(document))
+    trail = text.partition('class="trail"')[2].partition("</nav>")[0]
+    assert links_of(trail)[0] == "/comparisons"
+    assert f'<span aria-current="page">{document.id[:6]}</span>' in trail
+    assert 'class="verdict"' not in text
+
+
+_OPEN = "It is undecided whether b is better than a"
+
+
+@pytest.mark.parametrize(
+    ("text", "title", "lead"),
+    [
+        ("Short: it is fast.", "Short: it is fast.", ""),
+        (f"{_OPEN}: latency {'x' * 90}", f"{_OPEN}.", f"Latency {'x' * 90}"),
+        (f"{_OPEN}: latency.p50 {'x' * 90}", f"{_OPEN}.", f"latency.p50 {'x' * 90}"),
+        ("x" * 120, "x" * 120, ""),
+    ],
+)
+def test_a_long_verdict_has_its_first_clause_as_the_heading(text: str, title: str, lead: str) -> None:
+    """The rest stands below it, and a name of code keeps its small letter."""
+    assert split_heading(text) == (title, lead)
+
+
+def test_the_wall_has_a_card_for_each_model(tmp_path: Path) -> None:
+    """What is worse comes first, with its change; a curve is of results that were measured alike."""
+    with plugins.store(f"sqlite:///{tmp_path}/store.db") as store:
+        for number in range(4):
+            created = f"2026-01-0{number + 1}T00:00:00+00:00"
+            put(store, a_result(id=f"{number:02x}" * 6, name="well", created=created))
+        other = a_result(id="9" * 12, name="well", created="2026-01-09T00:00:00+00:00")
+        put(store, replace(other, job=replace(other.job, config={"batch_size": 2})))
+        put(store, an_inspection(id="e" * 12))
+        put(store, a_result(id="d" * 12, name="bad", samples=[0.002] * 30))
+        worse = Attention("worse", "bad", "", "it is slower", "/trends?name=bad", "+20.0%")
+        doubtful = Attention("doubtful", "well/1: source", "here", "busy", "/models/well/1")
+        (wall,) = model_wall(store, [doubtful, worse])
+
+    by_name = {card.name: card for card in wall.cards}
+    assert [card.name for card in wall.cards][:2] == ["bad", "well"]
+    assert (by_name["bad"].state, by_name["bad"].change) == ("worse", "+20.0%")
+    assert by_name["bad"].figure == "2.00 ms"
+    assert by_name["well"].state == "doubtful"
+    assert by_name["well"].address == "/trends?name=well"
+    assert len(by_name["well"].curve) == 1
+    inspected = next(card for card in wall.cards if card.address == f"/results/{'e' * 12}")
+    assert "parameters" in inspected.figure
+    assert inspected.curve == ()
+
+
+def test_the_measurements_of_a_version_are_named_before_their_ids(tmp_path: Path) -> None:
+    """What was measured leads to the document, and the answer of the version is the heading of its page."""
+    with plugins.store(f"sqlite:///{tmp_path}/store.db") as store:
+        registry, target = store.registry, target_here()
+        registry.put_target(target)
+        version, _ = registry.add_version(a_version())
+        registry.put_variant(a_variant(version), "ada")
+        visitor = visitor_of(store)
+        assert "<h1>digits/1 is not timed yet</h1>" in visitor.read("/models/digits/1")
+        for number, digit in enumerate("ab"):
+            result = a_result(id=digit * 12, samples=[0.001 + number / 1000] * 3000)
+            assert result.model is not None
+            put(store, replace(result, model=replace(result.model, digest=version.digest)))
+        task = replace(a_task(version), target=target.id)
+        registry.put_figures([a_figure(task, target=target.id, result="a" * 12, software={})])
+        fresh = visitor.read("/models/digits/1")
+        stale = a_figure(
+            task, target=target.id, result="a" * 12, software={}, state=FigureState.STALE, why="old"
+        )
+        registry.put_figures([stale])
+        text = visitor.read("/models/digits/1")
+
+    answer = f"digits/1 answers in 1.00 ms as source, batch 1 on {target.name}"
+    assert f"<h1>{answer}</h1>" in fresh
+    assert f"<h1>{answer}, which is stale</h1>" in text
+    assert f'<a href="/results/{"a" * 12}">source</a>' in text
+    assert f'<a href="/results/{"b" * 12}">result</a>' in text
+    assert "bbbbbb</a></td></tr>" in text  # the last column
+
+
+def test_all_alerts_are_listed(visitor: Visitor) -> None:
+    """The first page has the first ones, and leads to the others."""
+    listed = visitor.json("/alerts")
+    text = visitor.read("/alerts")
+
+    assert {one["state"] for one in listed} == {"failed", "stale"}
+    assert "<h1>Needs attention: 1 failed, 1 stale</h1>" in text
+    assert listed == visitor.json("/")["attention"]
 
 
 def test_the_answer_can_be_shared(visitor: Visitor) -> None:

@@ -109,7 +109,7 @@ def test_its_result_takes_its_place(watcher: Visitor) -> None:
     assert "its Result is being stored" in watcher.read(PAGE)
     put(watcher.store, a_result(id="d" * 12))
 
-    assert "<h1>Result dddddddddddd" in watcher.read(PAGE)
+    assert '<span aria-current="page">dddddd</span>' in watcher.read(PAGE)
     assert watcher.json(PAGE)["id"] == "d" * 12
 
 

@@ -58,7 +58,7 @@ def test_a_model_that_has_become_slower_stands_first(visitor: Visitor) -> None:
 
     assert next(iter(states)) == "slower"
     assert states == {"slower": "worse", "steady": "stable", reading_tag(TARGET): "stable"}
-    assert "<h1>Trends: 1 worse</h1>" in text
+    assert "<h1>1 worse of 3 histories</h1>" in text
     assert "worse by 50.0%" in text
     assert "the machine the bench" in text
 
@@ -98,7 +98,7 @@ def test_a_damaged_result_makes_its_own_history_unknown_alone(visitor: Visitor, 
     assert regressions == [("slower", "worse"), ("steady", "unknown")]
     states = {row["name"]: row["state"] for row in visitor.json("/trends")}
     assert states == {"slower": "worse", "steady": "unknown", reading_tag(TARGET): "stable"}
-    assert "<h1>Trends: 1 worse, 1 unknown</h1>" in visitor.read("/trends")
+    assert "<h1>1 worse, 1 unknown of 3 histories</h1>" in visitor.read("/trends")
     assert "is damaged" in visitor.get("/trends?name=steady").text
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,15 +11,17 @@ from tests.support.sample_registry import TARGET, a_figure, a_target, a_task, a_
 
 from modeldyno.base import plugins
 from modeldyno.base.metrics.constraints import Verdict
+from modeldyno.registry.figures import old_figures
 from modeldyno.registry.matrix import newest_speeds, version_speeds
 from modeldyno.registry.records.policy import Policy
 from modeldyno.registry.records.records import FigureState
 from modeldyno.testing.sample_results import a_result
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from modeldyno.registry.interface import Registry
+    from modeldyno.registry.records.overview import SpeedRow
     from modeldyno.registry.records.records import Version
     from modeldyno.stores.interface import Store
 
@@ -92,6 +95,46 @@ def test_a_fresh_figure_comes_before_a_faster_stale_one(store: Store) -> None:
         measure(store, version, batch, 2.0, state=FigureState.STALE)
     (row,) = newest_speeds(registry, ["digits"])
     assert (row.figure.state, row.figure.measure.label) == (FigureState.STALE, "batch 4")
+
+
+@pytest.mark.parametrize(
+    "speeds", [lambda r: newest_speeds(r, ["digits"]), lambda r: version_speeds(r, "digits")]
+)
+def test_a_list_sees_what_has_become_stale_since_it_was_stored(
+    store: Store, speeds: Callable[[Registry], Iterable[SpeedRow]]
+) -> None:
+    """By its age and the policy of its version, though nobody has opened the version."""
+    registry = store.registry
+    registry.put_policy(Policy(name="patient", max_age=400 * 86400.0), "ada")
+    registry.put_target(a_target())
+    long_ago = (datetime.now(UTC) - timedelta(days=330)).isoformat()
+    for number, policy in ((1, "default"), (2, "patient")):
+        version, _ = registry.add_version(a_version(number=number, policy=policy))
+        measure(store, version, 1, 2.0, taken=long_ago)
+
+    states = {row.number: row.figure for row in speeds(registry)}
+
+    assert states[2].state is FigureState.FRESH
+    if 1 in states:
+        assert states[1].state is FigureState.STALE
+        assert states[1].why == "measured 330 days ago, and the policy allows 30 days"
+    assert {figure.state for figure in registry.figures("digits")} == {FigureState.FRESH}
+
+
+def test_old_figures_are_the_stale_and_the_doubtful_ones(store: Store) -> None:
+    """Also one that has become stale since it was stored; of fresh ones, the oldest are looked at."""
+    registry = filled(store)
+    version = a_version(number=2)
+    assert old_figures(registry, [TARGET], limit=9) == []
+
+    measure(store, version, 16, 1.0, taken="2020-01-01T00:00:00+00:00")
+    measure(store, version, 32, 1.0, state=FigureState.DOUBTFUL)
+    measure(store, version, 64, 1.0, state=FigureState.STALE)
+
+    labels = [
+        (figure.measure.label, str(figure.state)) for figure in old_figures(registry, [TARGET], limit=1)
+    ]
+    assert labels == [("batch 64", "stale"), ("batch 16", "stale"), ("batch 32", "doubtful")]
 
 
 def test_a_figure_whose_result_is_gone_tells_nothing(store: Store) -> None:

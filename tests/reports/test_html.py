@@ -24,7 +24,7 @@ OWN = {
     "html", "head", "meta", "title", "style", "body", "main", "div", "p", "ul", "li", "span", "strong",
     "br", "pre", "table", "caption", "thead", "tbody", "tr", "th", "td", "wbr", "figure", "figcaption", "svg",
     "rect", "line", "text", "h2", "h3", "h4", "section", "nav", "a", "footer", "details", "summary", "script",
-    "code", "dl", "dt", "dd",
+    "code", "dl", "dt", "dd", "ol",
 }  # fmt: skip
 VOID = {"meta", "br", "wbr"}
 
@@ -150,7 +150,7 @@ def test_the_policy_allows_what_is_in_the_page_and_nothing_else() -> None:
 
     assert f"default-src 'none'; script-src {allowed}; style-src {digest(style)}; base-uri 'none'" in page
     assert json.loads(data)["pictures"]
-    assert len(scripts) == 6
+    assert len(scripts) == 7
 
 
 def digest(text: str) -> str:
@@ -282,12 +282,93 @@ def test_cells_of_a_site_lead_somewhere() -> None:
     assert text.count("<input") == 1
 
 
+def test_a_cell_leads_to_what_another_cell_of_its_row_names() -> None:
+    """Rows that read alike lead to different documents; times say when, and what few need is faint."""
+    table = Table(
+        title="",
+        columns=make_columns("model", "when", "id"),
+        rows=(("net · batch 1", "2026-01-02 03:04", "aa"), ("net", "", "bb")),
+    )
+    links = TableLinks(
+        links={"model": {"aa": "/results/aa", "bb": "/results/bb"}},
+        found_by={"model": "id"},
+        times=("when",),
+        faint=("id",),
+        boxes={"aa": "a"},
+        form="f",
+        box="with",
+    )
+
+    text = html.write_body([table], links).elements
+
+    assert '<a href="/results/aa">net<span class="settings"> &#183; batch 1</span></a>' in text
+    assert '<a href="/results/bb">net</a>' in text
+    assert text.count("<time ") == 1
+    assert '<time datetime="2026-01-02T03:04Z">2026-01-02 03:04</time>' in text
+    assert '<td class="faint">aa</td>' in text
+    assert 'value="a" aria-label="net &#183; batch 1, aa"' in text
+
+
+def test_titles_that_begin_alike_stand_below_a_common_one() -> None:
+    """A title of its own kind, or one that nothing else begins with, keeps its column."""
+    columns = make_columns("model", "here: p50>", "here: p99>", "state")
+    grouped = html.lay_out([Table(title="", columns=columns, rows=(("a", "1", "2", "x"),))], title="t")
+    single = html.lay_out([Table(title="", columns=columns[:2], rows=(("a", "1"),))], title="t")
+
+    assert '<th scope="colgroup" colspan="2" class="group">here</th><td colspan="1"></td>' in grouped
+    assert '<th scope="col" class="right place2"><span class="of">here: </span>p50</th>' in grouped
+    assert '<th scope="col" class="right">here: p50</th>' in single
+
+
+def test_a_phone_has_three_columns_of_a_table_as_columns() -> None:
+    """Two with figures, else two with little text; the others stand below them with their titles."""
+    words = "a sentence that is long"
+    figures = Table(
+        title="", columns=make_columns("m", "a", "b>", "c>", "d>"), rows=(("m", "x", "1", "2", "3"),)
+    )
+    short = Table(title="", columns=make_columns("m", "a", "b", "c"), rows=(("m", words, "1", "2"),))
+
+    assert 'class="left below">a</th><th scope="col" class="right place2">b</th>' in html.lay_out(
+        [figures], title="t"
+    )
+    assert '<td class="place2" data-label="b">1</td><td class="place3" data-label="c">2</td>' in html.lay_out(
+        [short], title="t"
+    )
+
+
+def test_a_folded_table_shows_its_title_and_its_number_of_rows() -> None:
+    """Until somebody opens it."""
+    table = Table(title="Unchanged", columns=make_columns("a", "b"), rows=(("1", "2"),) * 3, folded=True)
+
+    text = html.lay_out([table], title="t")
+
+    assert '<details class="folded"><summary>Unchanged <span>(3)</span></summary>' in text
+    assert "<caption>" not in text
+
+
+def test_what_to_try_is_a_card() -> None:
+    """With its gain, its command or advice, and its risk."""
+    card = Notice(severity=Severity.NOTE, code="batch", text="Why.", gain="saves 9%", risk="none")
+    text = html.lay_out(
+        [replace(card, advice="modeldyno profile m --set x=1"), replace(card, advice="do it", risk=""), card],
+        title="t",
+    )
+
+    assert text.count('<p class="gain">saves 9%</p>') == 3
+    assert (
+        '<pre class="command" tabindex="0"><code>modeldyno profile m <span class="option">--set</span>'
+        in text
+    )
+    assert "<p>do it</p>" in text
+    assert text.count('<p class="risk">none</p>') == 2
+
+
 def test_a_page_of_a_site_names_what_it_loads() -> None:
     """Its files are those of a report; charts need those that draw them."""
     files = html.page_files()
     plain, charted = html.write_body([]), html.write_body(load_page.page(a_ladder()))
 
-    assert plain.scripts == ("tables.js",)
+    assert plain.scripts == ("tables.js", "copy.js")
     assert plain.charts == plain.contents == ""
     assert {*charted.scripts, charted.library} < set(files)
     assert (plain.library, charted.library) == ("", "echarts.js")

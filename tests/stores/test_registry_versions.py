@@ -427,7 +427,7 @@ class TestFigures:
         one, two = add(registry, content=1), add(registry, content=2)
         figures = [a_figure(a_task(version)) for version in (one, two)]
         registry.put_figures(figures)
-        newer = replace(figures[0], taken="2026-02-01T00:00:00+00:00", result="f" * 12)
+        newer = replace(figures[0], taken="2099-02-01T00:00:00+00:00", result="f" * 12)
         registry.put_figures([newer])
 
         assert registry.figures("digits") == [figures[1], newer]
@@ -437,7 +437,7 @@ class TestFigures:
     def test_a_mark_on_an_older_figure_does_not_replace_a_newer_one(self, registry: SqlRegistry) -> None:
         """Who marks it stale may have read it before it was measured again."""
         read = a_figure(a_task(add(registry)))
-        fresh = replace(read, taken="2026-02-01T00:00:00+00:00")
+        fresh = replace(read, taken="2099-02-01T00:00:00+00:00")
         registry.put_figures([fresh])
         registry.put_figures([replace(read, state=FigureState.STALE, why="old")])
 

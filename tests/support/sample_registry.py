@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 from modeldyno.base.job.input_spec import InputSpec
@@ -100,7 +101,7 @@ def a_figure(task: Task, **changes: Any) -> VariantFigure:
         target=task.target,
         measure=task.measure,
         result="0123456789ab",
-        taken="2026-01-02T03:04:05.678901+00:00",
+        taken=datetime.now(UTC).isoformat(),
         software={"onnxruntime": "1.18.0"},
         protocol=PROTOCOL,
         state=FigureState.FRESH,

@@ -28,6 +28,7 @@ from modeldyno.base import codec, plugins
 from modeldyno.base.errors import ModelDynoError, RequestError, StoreError
 from modeldyno.base.report.blocks import Table
 from modeldyno.dashboard import (
+    alerts,
     chart_pictures,
     device_pages,
     document_pages,
@@ -127,6 +128,7 @@ PAGES = (
     PageRoute(path="/trends", page=trend_pages.trends, query=("name", "metric")),
     PageRoute(path="/tasks", page=registry_pages.tasks, query=("model", "all", "before")),
     PageRoute(path="/targets", page=device_pages.targets),
+    PageRoute(path="/alerts", page=alerts.alerts),
     PageRoute(path="/events", page=registry_pages.events, query=("of", "before")),
     PageRoute(path="/settings", page=registry_pages.settings),
 )
@@ -140,9 +142,17 @@ WRITES = (
     WriteRoute(path="/results/{id}/again", write=registry_writes.measure_again),
     WriteRoute(path="/compare", write=registry_writes.compare_results),
 )
+MOVED = {
+    "/overview": "/",
+    "/home": "/",
+    "/measurements": "/results",
+    "/sweeps": "/studies",
+    "/queue": "/tasks",
+}
+"""Addresses by the names of rooms and tabs, and where their pages are."""
 WITH_CHARTS = tuple(route for route in PAGES if route.path.endswith("/{id}"))
 """Pages whose charts have addresses of their own."""
-_NO_LISTS = {"/", "/compare", "/settings"}
+_NO_LISTS = {"/", "/alerts", "/compare", "/settings"}
 AS_CSV = tuple(route for route in PAGES if "{" not in route.path and route.path not in _NO_LISTS)
 """Lists that can be had for a spreadsheet."""
 QUERY = {
@@ -228,6 +238,8 @@ def make_app(
         app.add_route(path, answer, methods=["POST"], include_in_schema=False)
     app.add_route(LOGIN, answers.login, methods=["GET"], include_in_schema=False)
     app.add_route("/static/{name}", _static, methods=["GET"], include_in_schema=False)
+    for old, new in MOVED.items():
+        app.add_route(old, partial(_moved, new), methods=["GET"], include_in_schema=False)
     app.add_route("/changes", stream, methods=["GET"], include_in_schema=False)
     app.add_exception_handler(HTTPException, answers.missing)
     app.add_exception_handler(Exception, answers.failed)
@@ -508,6 +520,11 @@ def _static(request: Request) -> Response:
     if file is None:
         raise HTTPException(404)
     return Response(file.content, headers=_KEPT, media_type=file.kind)
+
+
+def _moved(address: str, request: Request) -> Response:
+    query = f"?{request.url.query}" if request.url.query else ""
+    return RedirectResponse(f"{address}{query}", 308)
 
 
 def _add_page(app: FastAPI, route: PageRoute, answers: _Answers) -> None:

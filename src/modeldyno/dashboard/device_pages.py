@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from modeldyno.base.report.blocks import Heading, Table, make_table
 from modeldyno.base.report.charts import AxisScale, Plot, Series
 from modeldyno.base.stats.units import BYTES, SECONDS, format_quantity
-from modeldyno.base.views.text import format_rough_duration
+from modeldyno.base.views.text import count, format_rough_duration
 from modeldyno.dashboard.page import CHIPS, DashboardPage, PageBlocks, PageText, address
 from modeldyno.dashboard.trend_pages import machine_trends, trend_state
 from modeldyno.registry.records.records import TaskState
@@ -54,7 +54,7 @@ def targets(request: PageRequest) -> DashboardPage:
                 *parts,
             )
     return DashboardPage(
-        title="Workers and devices",
+        title=_title(workers, machines),
         room="/targets",
         parts=parts,
         data={
@@ -66,6 +66,13 @@ def targets(request: PageRequest) -> DashboardPage:
             ],
         },
     )
+
+
+def _title(workers: Sequence[Worker], machines: Sequence[tuple[HardwareTarget, str, Trend]]) -> str:
+    """Say how many workers there are, and which machines have become slower."""
+    slower = [trend.name for _, _, trend in machines if trend.regressions]
+    text = count(len(workers), "worker") if workers else "No worker"
+    return f"{text} now; {', '.join(slower)} became slower" if slower else f"{text} now"
 
 
 def _uses(targets: Sequence[HardwareTarget], workers: Sequence[Worker], tasks: dict[str, Task]) -> Table:

@@ -11,7 +11,7 @@ from modeldyno.base.report.charts import AxisScale
 from modeldyno.base.stats.units import format_quantity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,3 +260,24 @@ def _time_axis(chart: TimeChart, y: float) -> Iterator[str]:
         x = _x(chart, at * axis.size)
         anchor = "end" if x > _WIDTH - 20 else "start" if x < _LEFT + 10 else "middle"
         yield f'<text class="small" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{tick} s</text>'
+
+
+_CURVE_WIDTH, _CURVE_HEIGHT = 120.0, 28.0
+
+
+def draw_curve(values: Sequence[float], title: str) -> str:
+    """Draw how a figure has changed, without axes; values that are all alike lie in the middle."""
+    low, high = min(values), max(values)
+    spread = high - low or 1.0
+    step = _CURVE_WIDTH / max(1, len(values) - 1)
+    points = [
+        (at * step, _CURVE_HEIGHT * (1 - ((value - low) / spread if high > low else 0.5)))
+        for at, value in enumerate(values)
+    ]
+    line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    x, y = points[-1]
+    end = f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{y:.1f}" y2="{y:.1f}"/>'
+    return (
+        f'<svg class="curve" viewBox="-3 -3 {_CURVE_WIDTH + 6:g} {_CURVE_HEIGHT + 6:g}" role="img" '
+        f'preserveAspectRatio="none" aria-label="{html.escape(title)}"><polyline points="{line}"/>{end}</svg>'
+    )

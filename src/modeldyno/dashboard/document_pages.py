@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import re
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -11,14 +14,16 @@ from modeldyno.base import codec, plugins
 from modeldyno.base.errors import RequestError
 from modeldyno.base.kinds import kind_of
 from modeldyno.base.metrics.metric import Query
-from modeldyno.base.report.blocks import Heading, Table, clean, make_table
+from modeldyno.base.report.blocks import Heading, Notice, Severity, Table, clean, make_table
 from modeldyno.base.result.result import Result
 from modeldyno.base.result.where_text import parse
 from modeldyno.base.stats.units import format_quantity
-from modeldyno.base.views.text import about_number, shorten_ids
+from modeldyno.base.views.text import about_number, count, short_model_names, shorten_ids, shorten_name
+from modeldyno.comparison.change.comparison import Comparison
 from modeldyno.dashboard import live_pages, network_page, registry_writes
 from modeldyno.dashboard.chart_pictures import links_to_charts
 from modeldyno.dashboard.page import (
+    CHIPS,
     PAGE,
     DashboardPage,
     FormField,
@@ -40,12 +45,13 @@ from modeldyno.profiling.views.side_by_side import side_by_side
 from modeldyno.reports.interface import TableLinks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from modeldyno.base.document import StoredDocument
+    from modeldyno.base.report.blocks import Block
     from modeldyno.base.result.where import Expression, KeptNumber
     from modeldyno.dashboard.page import PageRequest, Part
-    from modeldyno.stores.interface import ConclusionEntry, Entry, Store
+    from modeldyno.stores.interface import ConclusionEntry, Entry, Store, StudyEntry
 
 MOST = 5
 """Documents that stand beside each other."""
@@ -73,8 +79,8 @@ RESULTS = DocumentRoom(
 )
 STUDIES = DocumentRoom(
     path="studies",
-    title="Studies",
-    none="No study is stored yet.",
+    title="Sweeps",
+    none="No sweep is stored yet.",
     command="modeldyno sweep model.onnx --space batch_size=1,8,32",
 )
 COMPARISONS = DocumentRoom(
@@ -131,7 +137,8 @@ def results(request: PageRequest) -> DashboardPage:
     def show(listed: Sequence[Entry]) -> Iterator[Part]:
         ids = [entry.id for entry in listed]
         boxes = dict(zip(shorten_ids(ids), ids, strict=True))
-        ticked = replace(entry_links(RESULTS, "id", ids), boxes=boxes, form="beside", box="with")
+        ticked = replace(list_links({one: address(RESULTS.path, one) for one in ids}), boxes=boxes)
+        ticked = replace(ticked, form="beside", box="with")
         yield PageBlocks(blocks=(_listing(request.store, listed, queries),), links=ticked)
         yield beside
 
@@ -159,22 +166,14 @@ def _queries_of(text: str) -> dict[str, Query | None]:
 
 
 _LISTED = ("created", "model", "summary")
-"""Columns of the list of results beside their ids."""
+"""Columns of the list of results that are no metrics."""
 _COLUMNS = 12
 
 
 def _listing(store: Store, listed: Sequence[Entry], queries: dict[str, Query | None]) -> Table:
-    """List results with the columns that were chosen; with none, with the settings and figures of each."""
-    table = lists.listing(listed)
+    """List results with the columns that were chosen; with none, with the figures of each."""
     if not queries:
-        names = [str(query) for query in _FIGURES]
-        kept = store.registry.numbers([entry.id for entry in listed], names) if listed else {}
-        figures = [
-            {str(query): _figure(kept.get(entry.id, {}).get(str(query)), query) for query in _FIGURES}
-            for entry in listed
-        ]
-        return lists.runs(listed, names, figures)
-    titles = [column.title for column in table.columns]
+        return result_list(store, listed)
     names = [str(query) for query in queries.values() if query is not None]
     kept = store.registry.numbers([entry.id for entry in listed], names) if names else {}
 
@@ -183,18 +182,57 @@ def _listing(store: Store, listed: Sequence[Entry], queries: dict[str, Query | N
             return row[titles.index(word)]
         return _figure(kept.get(entry.id, {}).get(str(query)), query)
 
+    table = lists.listing(listed)
+    titles = [column.title for column in table.columns]
+    chosen = {word: query for word, query in queries.items() if word != lists.WHAT}
     return make_table(
         "",
-        ("id", *(word if query is None else f"{word}>" for word, query in queries.items())),
         (
-            (row[0], *(cell(row, entry, word, query) for word, query in queries.items()))
-            for row, entry in zip(table.rows, listed, strict=True)
+            lists.WHAT,
+            *(word if query is None else f"{word}>" for word, query in chosen.items()),
+            lists.ID,
+        ),
+        (
+            (
+                f"{entry.name} · {settings}".removesuffix(" · "),
+                *(cell(row, entry, word, query) for word, query in chosen.items()),
+                row[0],
+            )
+            for row, entry, settings in zip(table.rows, listed, lists.settings_of(listed), strict=True)
         ),
     )
 
 
-_FIGURES = tuple(map(Query.parse, ("latency.p50", "latency.p99", "throughput", "process_memory.max")))
-"""Columns of the list of results, where none are chosen."""
+def result_list(store: Store, listed: Sequence[Entry]) -> Table:
+    """List results with their usual figures."""
+    queries = {str(query): query for query in map(Query.parse, (*_FIGURES, "request_rate"))}
+    kept = store.registry.numbers([entry.id for entry in listed], list(queries)) if listed else {}
+    figures = [
+        {
+            name: "" if name == _ERRORS and number is not None and not number.raw else _figure(number, query)
+            for name, query in queries.items()
+            for number in (kept.get(entry.id, {}).get(name),)
+        }
+        for entry in listed
+    ]
+    for own in figures:  # of a load, it is the rate of requests
+        requests = own.pop("request_rate")
+        own["throughput"] = requests or own["throughput"]
+    return lists.runs(listed, figures, _FIGURES)
+
+
+_ERRORS = "error_rate"
+"""Shown only where there were any."""
+
+
+_FIGURES = {
+    "latency.p50": "p50",
+    "latency.p99": "p99",
+    "throughput": "rate",
+    "process_memory.max": "memory",
+    _ERRORS: "errors",
+}
+"""Metrics in the list of results, where no columns are chosen, and their titles."""
 
 
 def _figure(number: KeptNumber | None, query: Query) -> str:
@@ -247,17 +285,15 @@ _LOOKED = 300
 _OF_LOADS = ("request_rate", "error_rate")
 """Metrics of which a load has at least one, and nothing else has any."""
 _IS_LOAD = " or ".join(f"{name} >= 0" for name in _OF_LOADS)
-_LOAD_COLUMNS = ("created", "model", "latency.p50", "latency.p99", *_OF_LOADS, "summary")
 
 
 def _single_loads(store: Store, listed: Sequence[Entry], name: str) -> Iterator[Part]:
     if not listed:
         return
-    columns = ",".join(_LOAD_COLUMNS)
-    table = _listing(store, listed, _queries_of(columns))
-    links = entry_links(RESULTS, "id", [entry.id for entry in listed])
-    yield PageBlocks(blocks=(Heading(title="Single loads"), table), links=links, listed=False)
-    everything = address(RESULTS.path, name=name, where=_IS_LOAD, columns=columns)
+    links = list_links({entry.id: address(RESULTS.path, entry.id) for entry in listed})
+    blocks = (Heading(title="Single loads"), result_list(store, listed))
+    yield PageBlocks(blocks=blocks, links=links, listed=False)
+    everything = address(RESULTS.path, name=name, where=_IS_LOAD)
     yield PageLinks(label="More loads", links=(PageLink(text="All of them, to search", address=everything),))
 
 
@@ -273,23 +309,32 @@ def _conclusions(request: PageRequest, room: DocumentRoom) -> DashboardPage:
     )
 
     def show(listed: Sequence[ConclusionEntry]) -> Iterator[Part]:
-        links = entry_links(room, "id", [entry.id for entry in listed])
-        yield PageBlocks(blocks=(lists.conclusions(listed),), links=links)
+        links = list_links({entry.id: address(room.path, entry.id) for entry in listed})
+        kinds = [KINDS.get(entry.kind, entry.kind) for entry in listed] if len(room.kinds) > 1 else ()
+        yield PageBlocks(blocks=(lists.documents(listed, kinds),), links=links)
 
     return _list_page(request, room, entries, show, query={"name": name})
 
 
-def study_list(listed: Sequence[Any]) -> PageBlocks:
+KINDS = {"capacity": "largest load", "ladder": "load curve", "study": "sweep"}
+"""What kinds of documents are called in lists, where that is another word."""
+
+
+def study_list(listed: Sequence[StudyEntry]) -> PageBlocks:
     """List studies with links to them."""
-    links = entry_links(STUDIES, "study", [entry.id for entry in listed])
-    return PageBlocks(blocks=(lists.studies(listed),), links=links)
+    links = list_links({entry.id: address(STUDIES.path, entry.id) for entry in listed})
+    return PageBlocks(blocks=(lists.documents(listed),), links=links)
 
 
-def entry_links(room: DocumentRoom, column: str, ids: Sequence[str]) -> TableLinks:
-    """Return the links of a list from the shortened ids of its documents."""
-    shortened = zip(shorten_ids(ids), ids, strict=True)
+def list_links(addresses: Mapping[str, str]) -> TableLinks:
+    """Return the links of a list from the ids of its documents and their addresses."""
+    shortened = dict(zip(shorten_ids(list(addresses)), addresses.values(), strict=True))
     return TableLinks(
-        links={column: {short: address(room.path, identifier) for short, identifier in shortened}}
+        links={lists.WHAT: shortened},
+        found_by={lists.WHAT: lists.ID},
+        chips=CHIPS,
+        times=(lists.WHEN, "created"),
+        faint=(lists.WHEN, lists.ID),
     )
 
 
@@ -346,15 +391,14 @@ def result(request: PageRequest) -> DashboardPage:
     page = _document_page(request.store, RESULTS, document)
     where = address("results", document.id)
     versions = request.store.registry.with_digest(document.model.digest) if document.model else ()
-    beside = PageLink(text="Show beside another", address=address("compare", **{"with": document.id}))
-    about = PageLinks(
-        label="About this result",
-        links=(
-            *(PageLink(text=v.name, address=address("models", v.model, v.number)) for v in versions),
-            *network_page.network_link(document),
-            *(PageLink(text=f"tag: {tag}", address=address("results", tag=tag)) for tag in entry.tags),
-            beside,
-        ),
+    again = tuple(registry_writes.again_parts(request.store.registry, document))
+    actions = (
+        *network_page.network_link(document),
+        PageLink(text="Compare", address=address("compare", **{"with": document.id})),
+        *(PageLink(text=v.name, address=address("models", v.model, v.number)) for v in versions),
+        *(PageLink(text=f"tag: {tag}", address=address("results", tag=tag)) for tag in entry.tags),
+        *(PageLink(text="Measure again", address=f"#{p.id}") for p in again if isinstance(p, PageForm)),
+        PageLink(text="Tag", address="#tags"),
     )
     tags = PageForm(
         id="tags",
@@ -364,8 +408,7 @@ def result(request: PageRequest) -> DashboardPage:
         buttons=(("add", "Add tag"), *((("remove", "Remove tag"),) if entry.tags else ())),
         writes=True,
     )
-    again = registry_writes.again_parts(request.store.registry, document)
-    return replace(page, parts=(about, *page.parts, *again, tags))
+    return replace(page, actions=actions, parts=(*page.parts, *again, tags))
 
 
 def study(request: PageRequest) -> DashboardPage:
@@ -406,19 +449,76 @@ def _of_kind(request: PageRequest, room: DocumentRoom) -> Any:
 
 
 def _document_page(store: Store, room: DocumentRoom, document: Any) -> DashboardPage:
+    """Show a document as its report does; its verdict is the heading, with the doubts beside it."""
     kind = kind_of(document)
     options = ViewOptions(load_result=result_or_none(store), knobs=plugins.knobs)
     blocks = tuple(kind.page(document, options))
-    name = clean(document.name) or "a model"
+    verdict = next((block for block in blocks if _is_verdict(block)), None)
+    text = verdict.text if isinstance(verdict, Notice) else kind.headline(document)
+    title, lead = split_heading(text)
     page = DashboardPage(
-        title=f"{kind.name.capitalize()} {document.id[:12]} of {name}",
+        title=title,
+        lead=lead,
+        chips=_chips(document, itertools.takewhile(lambda block: not isinstance(block, Heading), blocks)),
         room=f"/{room.path}",
-        trail=(PageLink(text=room.title, address=f"/{room.path}"),),
-        parts=(PageBlocks(blocks=blocks),),
+        trail=trail_of(room, document),
+        parts=(PageBlocks(blocks=tuple(block for block in blocks if block is not verdict)),),
         data=kind.encode(document),
     )
     pictures = links_to_charts(page, room.path, document.id)
     return page if pictures is None else replace(page, parts=(*page.parts, pictures))
+
+
+def split_heading(text: str) -> tuple[str, str]:
+    """Split a long verdict into its first clause, which is a heading, and the rest."""
+    first = re.search(r"[.;:] ", text[_CLAUSE:]) if len(text) > _HEADING else None
+    if first is None:
+        return text, ""
+    clause, rest = text[: _CLAUSE + first.start()], text[_CLAUSE + first.end() :]
+    return f"{clause}.", rest if _CODE.match(rest) else f"{rest[:1].upper()}{rest[1:]}"
+
+
+_HEADING, _CLAUSE = 100, 30
+"""Longest verdict that is a heading as it is, and fewest characters of a first clause."""
+_CODE = re.compile(r"\S*[._]\w")
+"""Begins a name of code, which keeps its small letter."""
+
+
+def _is_verdict(block: Block) -> bool:
+    return isinstance(block, Notice) and block.severity is Severity.VERDICT
+
+
+def trail_of(room: DocumentRoom, document: Any) -> tuple[PageLink, ...]:
+    """Return the trail of a document: its room, those of the same model, and the document by its id."""
+    name = clean(document.name)
+    return (
+        PageLink(text=room.title, address=f"/{room.path}"),
+        *(
+            (PageLink(text=shorten_name(name), address=address(room.path, name=document.name)),)
+            if name
+            else ()
+        ),
+        PageLink(text=document.id[:6], address=""),
+    )
+
+
+def _chips(document: Any, opening: Iterable[Block]) -> tuple[tuple[str, Severity], ...]:
+    """Sum up verdicts of a comparison, and what stands above the first heading: failures, bounds, doubts."""
+    contrasts = document.contrasts if isinstance(document, Comparison) else ()
+    verdicts = tuple((str(one.outcome), CHIPS[one.outcome]) for one in contrasts)
+    severities = Counter(block.severity for block in opening if isinstance(block, Notice))
+    nouns = {
+        Severity.FAILURE: ("failure", "failures"),
+        Severity.BROKEN: ("bound broken", "bounds broken"),
+        Severity.UNDECIDED: ("undecided", "undecided"),
+        Severity.HELD: ("bound holds", "bounds hold"),
+        Severity.DOUBT: ("doubt", "doubts"),
+    }
+    return verdicts + tuple(
+        (count(severities[severity], *words), severity)
+        for severity, words in nouns.items()
+        if severities[severity]
+    )
 
 
 # --- beside each other ---------------------------------------------------------------------------
@@ -432,9 +532,14 @@ def beside(request: PageRequest) -> DashboardPage:
     documents = [_any(request.store, name) for name in names]
     results_ = [document for document in documents if isinstance(document, Result)]
     return DashboardPage(
-        title="Side by side",
+        title=f"{' and '.join(short_model_names(results_))} side by side"
+        if len(results_) > 1
+        else "Side by side",
         room="/results",
-        trail=(PageLink(text="Results", address="/results"),),
+        trail=(
+            PageLink(text="Results", address="/results"),
+            PageLink(text=" and ".join(d.id[:6] for d in documents) or "side by side", address=""),
+        ),
         parts=(
             *_beside_parts(documents, results_),
             *_run_form(request.store, results_, len(documents)),

@@ -14,8 +14,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from modeldyno.base import plugins
-from modeldyno.dashboard.diagram import TimeChart, write_chart, write_svg
-from modeldyno.dashboard.page import PageBlocks, PageDiagram, PageForm, PageLink
+from modeldyno.dashboard.diagram import TimeChart, draw_curve, write_chart, write_svg
+from modeldyno.dashboard.page import CHIPS, ROOMS, SETTINGS, PageBlocks, PageDiagram, PageForm, PageLink
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,21 +27,6 @@ if TYPE_CHECKING:
 _FOLDER = Path(__file__).with_name("static")
 _OWN = ("dashboard.css", "dashboard.js")
 _KINDS = {".js": "text/javascript", ".css": "text/css"}
-
-NAVIGATION = (
-    PageLink(text="Home", address="/"),
-    PageLink(text="Models", address="/models"),
-    PageLink(text="Results", address="/results"),
-    PageLink(text="Studies", address="/studies"),
-    PageLink(text="Comparisons", address="/comparisons"),
-    PageLink(text="Loads", address="/loads"),
-    PageLink(text="Conversions", address="/conversions"),
-    PageLink(text="Trends", address="/trends"),
-    PageLink(text="Tasks", address="/tasks"),
-    PageLink(text="Targets", address="/targets"),
-    PageLink(text="Events", address="/events"),
-    PageLink(text="Settings", address="/settings"),
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,11 +101,17 @@ def render_page(
     written: str = _template().render(
         page=page,
         parts=[(type(part).__name__, part, bodies.get(id(part))) for part in parts],
-        navigation=NAVIGATION,
+        rooms=ROOMS,
+        actions=[link for link in page.actions if link.address[:1] != "#" or link.address[1:] in forms],
+        settings=SETTINGS,
+        tabs=_tabs(page),
         charts=Markup(charted[0].charts) if charted else "",  # noqa: S704 - escaped by its writer
         library=_static(charted[0].library) if charted else "",
         contents=Markup(charted[0].contents) if charted else "",  # noqa: S704 - as above
-        scripts=[_static(n) for n in (*(scripts or ("tables.js",)), *(() if still else ("dashboard.js",)))],
+        scripts=[
+            _static(n)
+            for n in (*(scripts or ("tables.js", "copy.js")), *(() if still else ("dashboard.js",)))
+        ],
         styles=[_static(name) for name in ("report.css", "dashboard.css")],
         twin=twin,
         token=token,
@@ -132,6 +123,8 @@ def render_page(
         version=version("modeldyno"),
         markup=Markup,
         draw=_draw,
+        draw_curve=draw_curve,
+        chips=CHIPS,
     )
     return written
 
@@ -140,7 +133,14 @@ def _digest(page: DashboardPage, bodies: Sequence[HtmlBody]) -> str:
     """Return the digest of what a page shows, so that its script sees whether it has changed."""
     others = [part for part in page.parts if not isinstance(part, PageBlocks)]
     written = [body.elements + body.charts for body in bodies]
-    return hashlib.sha256(repr((page.title, page.trail, others, written)).encode()).hexdigest()[:16]
+    heading = page.title, page.lead, page.chips, page.actions, page.trail
+    return hashlib.sha256(repr((heading, others, written)).encode()).hexdigest()[:16]
+
+
+def _tabs(page: DashboardPage) -> tuple[PageLink, ...]:
+    """Return the tabs of the room that a list is in; a page below it has a trail instead."""
+    room = next((room for room in ROOMS if room.has(page.room)), None)
+    return room.tabs if room is not None and len(room.tabs) > 1 and not page.trail else ()
 
 
 def _draw(drawing: Diagram | TimeChart) -> str:

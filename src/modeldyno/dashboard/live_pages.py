@@ -57,7 +57,11 @@ def live_page(load: LiveLoad) -> DashboardPage:
     return DashboardPage(
         title=f"Load of {name}, as it goes on" if not load.ended else f"Load of {name}, which has ended",
         room="/loads",
-        trail=(PageLink(text="Loads", address="/loads"),),
+        trail=(
+            PageLink(text="Loads", address="/loads"),
+            PageLink(text=name, address=address("loads", name=load.name)),
+            PageLink(text=load.id[:6], address=""),
+        ),
         parts=tuple(_parts(load)),
         data=load,
         reload=0 if load.ended and not load.result else RELOAD,

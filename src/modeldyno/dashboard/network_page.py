@@ -42,9 +42,12 @@ def network(request: PageRequest) -> DashboardPage:
     above = address("results", result.id)
     trail = [
         PageLink(text="Results", address="/results"),
-        PageLink(text=f"Result {result.id[:12]}", address=above),
+        PageLink(text=result.id[:6], address=above),
     ]
-    trail += [PageLink(text=part or name, address=_place(result.id, part)) for part in _above(drawn, result)]
+    trail += [
+        PageLink(text=part or "network", address=_place(result.id, part)) for part in _above(drawn, result)
+    ]
+    trail.append(PageLink(text=clean(inside) or "network", address=""))
     return DashboardPage(
         title=f"Inside {clean(inside)}" if inside else f"Network of {name}",
         room="/results",
@@ -68,7 +71,7 @@ def network_part(result: str, drawn: Network, title: str = "") -> PageDiagram:
 def network_link(result: Result) -> Iterator[PageLink]:
     """Yield the link to the network of a result, if its modules were analysed."""
     if result.outline is not None and len(result.outline.modules) > 1:
-        yield PageLink(text="Its network", address=_place(result.id, ""))
+        yield PageLink(text="Network", address=_place(result.id, ""))
 
 
 def _place(result: str, path: str) -> str:

@@ -51,6 +51,8 @@ class Attention(NamedTuple):
     """Name of the target; empty where it is not of one."""
     why: str
     address: str
+    change: str = ""
+    """By how much it has changed, such as ``+24.7%``; empty where nothing was compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +113,7 @@ class PageLink:
 
     text: str
     address: str
+    """Empty for this page itself, where it is the end of a trail."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,24 +190,113 @@ class PageDiagram:
     links: TableLinks = field(default_factory=TableLinks)
 
 
-Part = PageForm | PageBlocks | PageDiagram | PageText | PageLinks
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelCard:
+    """A model on the wall: its newest figure, how it came to it, and whether it is well."""
+
+    name: str
+    address: str
+    figure: str
+    """Such as ``1.50 ms``."""
+    about: str
+    """What the figure is and how it was measured."""
+    rate: str = ""
+    when: str
+    """UTC, as in lists."""
+    state: str = ""
+    """Such as ``worse``; empty if there is nothing to say."""
+    change: str = ""
+    """Of the figure, such as ``+24.7%``."""
+    curve: tuple[float, ...] = ()
+    """The figure over its latest results, the oldest first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageWall:
+    """Cards of models beside each other."""
+
+    title: str
+    cards: tuple[ModelCard, ...]
+
+
+Part = PageForm | PageBlocks | PageDiagram | PageText | PageLinks | PageWall
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DashboardPage:
-    """A page: its heading, its parts, and the same as JSON."""
+    """A page: its answer as the heading, its parts, and the same as JSON."""
 
     title: str
+    """Its answer in a sentence, or of a list what is in it."""
     parts: tuple[Part, ...]
     data: object
     """Its JSON twin: bytes that are JSON, or any value of records."""
     room: str
-    """Address of the entry of the navigation that it belongs to."""
+    """Address of the room or tab that it belongs to."""
+    lead: str = ""
+    """What the heading leaves out of its answer."""
+    chips: tuple[tuple[str, Severity], ...] = ()
+    """Verdict and doubts in a few words, beside the heading."""
+    actions: tuple[PageLink, ...] = ()
+    """What can be done with what the page shows."""
     trail: tuple[PageLink, ...] = ()
-    """Links to the pages above it."""
+    """Links to the pages above it, and the name of the page itself."""
     status: int = 200
     reload: int = 0
     """Seconds after which a browser without scripts loads it again; 0: it does not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """A room of the dashboard: an entry of the navigation, with tabs if several pages are in it."""
+
+    text: str
+    more: str = ""
+    """Words of its name that a phone has no room for."""
+    tabs: tuple[PageLink, ...]
+
+    @property
+    def address(self) -> str:
+        """The address of its first page."""
+        return self.tabs[0].address
+
+    def has(self, address: str) -> bool:
+        """Whether a page is in it."""
+        return any(tab.address == address for tab in self.tabs)
+
+
+ROOMS = (
+    Room(text="Overview", tabs=(PageLink(text="Overview", address="/"),)),
+    Room(text="Models", tabs=(PageLink(text="Models", address="/models"),)),
+    Room(
+        text="Measurements",
+        tabs=(
+            PageLink(text="Results", address="/results"),
+            PageLink(text="Loads", address="/loads"),
+            PageLink(text="Sweeps", address="/studies"),
+            PageLink(text="Comparisons", address="/comparisons"),
+            PageLink(text="Conversions", address="/conversions"),
+        ),
+    ),
+    Room(
+        text="Trends",
+        more="and alerts",
+        tabs=(
+            PageLink(text="Trends", address="/trends"),
+            PageLink(text="Alerts", address="/alerts"),
+            PageLink(text="Events", address="/events"),
+        ),
+    ),
+    Room(
+        text="Queue",
+        tabs=(
+            PageLink(text="Tasks", address="/tasks"),
+            PageLink(text="Workers and devices", address="/targets"),
+        ),
+    ),
+)
+"""The rooms in the order of the navigation; settings are behind a gear."""
+SETTINGS = PageLink(text="Settings", address="/settings")
 
 
 CHIPS: Mapping[str, Severity] = {
@@ -214,6 +306,8 @@ CHIPS: Mapping[str, Severity] = {
     "done": Severity.HELD,
     "close": Severity.UNDECIDED,
     "stable": Severity.HELD,
+    "better": Severity.HELD,
+    "same": Severity.NOTE,
     "worse": Severity.BROKEN,
     "changed": Severity.NOTE,
     "too few": Severity.NOTE,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from modeldyno.base.errors import RequestError
 from modeldyno.base.job.version_name import SOURCE, VersionName
-from modeldyno.base.report.blocks import Notice, Severity, make_table, note
+from modeldyno.base.report.blocks import Notice, Severity, Table, choose_columns, make_table, note
+from modeldyno.base.stats.units import SECONDS, format_quantity
 from modeldyno.base.views.text import count, shorten_ids, shorten_name
 from modeldyno.dashboard import network_page, registry_writes
 from modeldyno.dashboard.lineage_part import find_lineage, lineage_part
@@ -37,7 +39,7 @@ from modeldyno.registry import answering, changes
 from modeldyno.registry.matrix import newest_speeds, version_speeds
 from modeldyno.registry.overview import version_overview
 from modeldyno.registry.policies import all_policies
-from modeldyno.registry.records.records import OPEN, TaskKind, TaskState
+from modeldyno.registry.records.records import OPEN, FigureState, TaskKind, TaskState
 from modeldyno.registry.views import answer as answer_view
 from modeldyno.registry.views import lists
 from modeldyno.registry.views import version as version_view
@@ -93,6 +95,7 @@ def models(request: PageRequest) -> DashboardPage:
             *older_links("models", mark, first=not before, **query),
             registry_writes.register_form(),
         ),
+        actions=(PageLink(text="Register a model", address="#register"),),
         data={**list_data(listed, "models", mark, **query), "speeds": speeds},
     )
 
@@ -103,7 +106,8 @@ def _measured_part(store: Store) -> Iterator[PageBlocks]:
     if newest:
         links = {shorten_name(entry.name): address("results", name=entry.name) for entry in newest}
         table = document_lists.measured_models(newest)
-        yield PageBlocks(blocks=(table,), links=TableLinks(links={"model": links}))
+        when = (document_lists.WHEN,)
+        yield PageBlocks(blocks=(table,), links=TableLinks(links={"model": links}, times=when, faint=when))
 
 
 _NEWEST = 500
@@ -136,12 +140,14 @@ def _model_parts(
             "version": {f"{s.model}/{s.number}": address("models", s.model, s.number) for s in speeds},
         },
         chips=CHIPS,
+        times=("registered",),
+        faint=("registered",),
     )
     blocks: list[Block] = []
     if speeds:
         blocks += [lists.by_target(speeds, columns, "The newest version of each model, on each target")]
         blocks += [lists.speeds(speeds, "Fastest variant per target")]
-    blocks += [replace(lists.models(listed), title="All of them")]
+    blocks += [replace(lists.models(listed), title="Registered")]
     yield PageBlocks(blocks=tuple(blocks), links=links)
     if not speeds:
         yield PageText(text="No measurements yet. Start a worker:", commands=("modeldyno worker",))
@@ -155,7 +161,8 @@ def model(request: PageRequest) -> DashboardPage:
     aliases, moves = registry.aliases(name), registry.alias_moves(name)
     speeds = tuple(version_speeds(registry, name))
     addresses = {v.name: address("models", name, v.number) for v in versions}
-    links = TableLinks(links={"version": addresses}, chips=CHIPS)
+    times = ("registered", "when")
+    links = TableLinks(links={"version": addresses}, chips=CHIPS, times=times, faint=times)
     compares = tuple(_compare_form(registry, name, versions))
     lineage = find_lineage(registry, versions, aliases)
     drawn = lists.over_versions(speeds)
@@ -165,14 +172,19 @@ def model(request: PageRequest) -> DashboardPage:
         lists.versions(versions),
     ]
     return DashboardPage(
-        title=name,
+        title=f"{_answer_of(name, speeds)}; {count(len(versions), 'version')}",
         room="/models",
-        trail=(_MODELS,),
+        trail=(_MODELS, PageLink(text=name, address="")),
+        actions=_model_links(name, aliases),
         parts=(
-            _model_links(name, aliases),
             PageBlocks(blocks=tuple(blocks), links=links),
             *(
-                (PageBlocks(blocks=(replace(lists.alias_moves(moves[-PAGE:]), title="Moves of aliases"),)),)
+                (
+                    PageBlocks(
+                        blocks=(replace(lists.alias_moves(moves[-PAGE:]), title="Moves of aliases"),),
+                        links=TableLinks(times=times),
+                    ),
+                )
                 if moves
                 else ()
             ),
@@ -210,18 +222,29 @@ def _compare_form(registry: Registry, name: str, versions: Sequence[Version]) ->
         )
 
 
-def _model_links(name: str, aliases: dict[str, int]) -> PageLinks:
-    return PageLinks(
-        label="About this model",
-        links=(
-            PageLink(text="Which one to run?", address=address("models", name, "answer")),
-            *(
-                PageLink(text=f"@{alias} is {name}/{number}", address=address("models", name, number))
-                for alias, number in aliases.items()
-            ),
-            PageLink(text="Tasks", address=address("tasks", model=name)),
-            PageLink(text="Events", address=address("events", of=name)),
+def _answer_of(name: str, speeds: Sequence[SpeedRow]) -> str:
+    """Say how fast the newest version that was timed is at its best."""
+    timed = [row for row in speeds if row.speed.p50 is not None]
+    newest = [row for row in timed if row.number == max(each.number for each in timed)]
+    if not newest:
+        return f"{name} is not timed yet"
+    best = min(newest, key=lambda row: (row.figure.state is not FigureState.FRESH, row.speed.p50))
+    p50 = format_quantity(best.speed.p50 or 0.0, SECONDS, 3)
+    how = f"{best.figure.recipe}, {best.figure.measure.label}"
+    old = "" if best.figure.state is FigureState.FRESH else f", which is {best.figure.state}"
+    return f"{best.model}/{best.number} answers in {p50} as {how} on {best.target.name}{old}"
+
+
+def _model_links(name: str, aliases: dict[str, int]) -> tuple[PageLink, ...]:
+    return (
+        PageLink(text="Which one to run?", address=address("models", name, "answer")),
+        *(
+            PageLink(text=f"@{alias} is {name}/{number}", address=address("models", name, number))
+            for alias, number in aliases.items()
         ),
+        PageLink(text="Compare versions", address="#run"),
+        PageLink(text="Tasks", address=address("tasks", model=name)),
+        PageLink(text="Events", address=address("events", of=name)),
     )
 
 
@@ -266,7 +289,8 @@ def version(request: PageRequest) -> DashboardPage:
     """Show a version: its variants, its figures on each target, and what is to come."""
     name, which = request.path["name"], request.path["version"]
     parsed = VersionName.parse(f"{name}/{which}" if which.isdecimal() else f"{name}@{which}")
-    overview = version_overview(request.store.registry, parsed)
+    registry = request.store.registry
+    overview = version_overview(registry, parsed)
     of = overview.version
     results = {m.figure.result[:6]: address("results", m.figure.result) for m in overview.figures}
     documents = {
@@ -275,32 +299,53 @@ def version(request: PageRequest) -> DashboardPage:
         if v.conversion_id
     }
     documents |= {one.document[:6]: address(_ROOMS[one.kind], one.document) for one in overview.measurements}
-    links = TableLinks(links={"result": results, "document": documents}, chips=CHIPS)
-    others = PageLinks(
-        label="About this version",
-        links=(
-            PageLink(text="Which one to run?", address=address("models", of.model, "answer")),
-            *(
-                PageLink(text=f"{of.model}/{number}", address=address("models", of.model, number))
-                for number in overview.numbers
-                if number != of.number
-            ),
-            *_document_links("study", "studies", overview.studies[:_OLD]),
-            PageLink(text="Events", address=address("events", of=of.name)),
-        ),
+    links = TableLinks(
+        links={"variant": results, "what": documents, "document": documents},
+        found_by={"variant": "result", "what": "document"},
+        chips=CHIPS,
+        times=("when",),
+        faint=("when", "document", "result"),
     )
+    actions = (
+        PageLink(text="Which one to run?", address=address("models", of.model, "answer")),
+        *(
+            PageLink(text=f"{of.model}/{number}", address=address("models", of.model, number))
+            for number in overview.numbers
+            if number != of.number
+        ),
+        *_document_links("sweep", "studies", overview.studies[:_OLD]),
+        PageLink(text="Events", address=address("events", of=of.name)),
+    )
+    _, *blocks = map(_for_a_page, version_view.blocks(overview))
+    states = Counter(str(m.figure.state) for m in overview.figures)
     return DashboardPage(
-        title=of.name,
+        title=_answer_of(of.name, tuple(version_speeds(registry, of.model, [of.number]))),
+        lead=f"{version_view.headline(overview)}.",
         room="/models",
-        trail=(_MODELS, PageLink(text=of.model, address=address("models", of.model))),
+        chips=tuple(
+            (count(number, f"{state} figure"), CHIPS.get(state, Severity.NOTE))
+            for state, number in states.items()
+        ),
+        actions=actions,
+        trail=(
+            _MODELS,
+            PageLink(text=of.model, address=address("models", of.model)),
+            PageLink(text=str(of.number), address=""),
+        ),
         parts=(
-            others,
-            PageBlocks(blocks=tuple(version_view.blocks(overview)), links=links),
+            PageBlocks(blocks=tuple(blocks), links=links),
             *_network_of(overview),
-            *registry_writes.measure_form(request.store.registry, of, overview.variants),
+            *registry_writes.measure_form(registry, of, overview.variants),
         ),
         data=overview,
     )
+
+
+def _for_a_page(block: Block) -> Block:
+    """Move the ids of a list of documents behind what people read."""
+    if not isinstance(block, Table) or block.columns[0].title != "document":
+        return block
+    return choose_columns(block, [column.title for column in (*block.columns[1:], block.columns[0])])
 
 
 def _network_of(overview: VersionOverview) -> Iterator[PageDiagram]:
@@ -330,7 +375,7 @@ def answer(request: PageRequest) -> DashboardPage:
     )
     fields = {word: request.text(word) for word in ("p99", "demand", "price", "on")}
     within = (f"latency.p99 <= {fields['p99']}ms",) if fields["p99"] else ()
-    status = 200
+    status, title = 200, f"Which form of {name} to run?"
     data: object
     try:
         price = f"{fields['price']}/h" if _NUMBER.fullmatch(fields["price"]) else fields["price"]
@@ -338,21 +383,26 @@ def answer(request: PageRequest) -> DashboardPage:
         answered = answering.answer(
             registry, name, require=(*within, *bounds), cost=cost, on=fields["on"] or None
         )
-        data, blocks = answered, tuple(answer_view.blocks(answered, ranked=True))
+        first, *blocks = answer_view.blocks(answered, ranked=True)
+        data, title = answered, first.text if isinstance(first, Notice) else title
     except RequestError as error:
         status, data = 400, {"error": str(error)}
-        blocks = (Notice(severity=Severity.FAILURE, text=str(error)),)
+        blocks = [Notice(severity=Severity.FAILURE, text=str(error))]
     question = {word: text for word, text in fields.items() if text} | (
         {"require": " and ".join(bounds)} if bounds else {}
     )
     link = PageLink(text="Link to this question", address=address("models", name, "answer", **question))
     return DashboardPage(
-        title=f"Which form of {name} to run?",
+        title=title,
         room="/models",
-        trail=(_MODELS, PageLink(text=name, address=address("models", name))),
+        trail=(
+            _MODELS,
+            PageLink(text=name, address=address("models", name)),
+            PageLink(text="which one to run", address=""),
+        ),
         parts=(
             _question_form(registry, name, bounds, fields),
-            PageBlocks(blocks=blocks, links=TableLinks(chips=CHIPS)),
+            PageBlocks(blocks=tuple(blocks), links=TableLinks(chips=CHIPS)),
             *((_SHARE, PageLinks(label="To be shared", links=(link,))) if question else ()),
         ),
         data=data,
@@ -438,7 +488,7 @@ def tasks(request: PageRequest) -> DashboardPage:
     )
     workers = registry.workers()
     return DashboardPage(
-        title=f"Tasks of {model_}" if model_ else "Tasks",
+        title=_task_title(registry, model_),
         room="/tasks",
         parts=(
             PageLinks(label="Which tasks", links=(other,)),
@@ -452,6 +502,22 @@ def tasks(request: PageRequest) -> DashboardPage:
             "next": list_data((), "tasks", mark, **query)["next"],
         },
     )
+
+
+def _task_title(registry: Registry, model_: str) -> str:
+    """Say how much is to be done; of one model, whose tasks these are."""
+    if model_:
+        return f"Tasks of {model_}"
+    waiting = registry.count_tasks((TaskState.QUEUED, TaskState.DEFERRED), _COUNTED)
+    now = registry.count_tasks((TaskState.LEASED,), _COUNTED)
+    if not waiting and not now:
+        return "Nothing is queued"
+    more = " or more" if waiting == _COUNTED else ""
+    return f"{count(waiting, 'task')}{more} to do, {now} being done"
+
+
+_COUNTED = 1000
+"""Most tasks that are counted."""
 
 
 def _task_place(text: str) -> tuple[int, int, int]:
@@ -521,9 +587,8 @@ def events(request: PageRequest) -> DashboardPage:
     newest_first = tuple(reversed(newest))
     page_events = newest_first[:PAGE]
     mark = str(page_events[-1].id) if len(newest) > PAGE else ""
-    listed = PageBlocks(
-        blocks=(lists.events(page_events),), links=TableLinks(links={"of": _subjects(page_events)})
-    )
+    links = TableLinks(links={"of": _subjects(page_events)}, times=("when",), faint=("when",))
+    listed = PageBlocks(blocks=(lists.events(page_events),), links=links)
     field = FormField(name="of", label="Of model or version", value=of, hint="digits/3")
     return DashboardPage(
         title=f"Events of {of}" if of else "Events",

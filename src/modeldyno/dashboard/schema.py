@@ -11,6 +11,7 @@ import msgspec
 
 from modeldyno.base.result.result import Result
 from modeldyno.dashboard.api_writes import API_WRITES
+from modeldyno.dashboard.page import ModelCard
 from modeldyno.profiling.views.result.network import Network
 from modeldyno.registry.interface import ModelEntry
 from modeldyno.registry.records.answer import RegistryAnswer
@@ -32,15 +33,17 @@ class AttentionData:
     target: str
     why: str
     address: str
+    change: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HomeData:
-    """What needs attention, goes on and is new."""
+    """What needs attention, the models measured last, what goes on and is new."""
 
     attention: list[AttentionData]
     running: list[Task]
     queued: int
+    models: list[ModelCard]
     results: list[Entry]
     studies: list[StudyEntry]
     conclusions: list[ConclusionEntry]
@@ -135,6 +138,7 @@ TYPES: dict[str, Any] = {
     "/comparisons": _CONCLUSIONS,
     "/loads": LoadList,
     "/conversions": _CONCLUSIONS,
+    "/alerts": list[AttentionData],
     "/tasks": TaskData,
     "/targets": TargetData,
     "/events": _list_of("EventList", RegistryEvent, "A page of events, the newest first."),

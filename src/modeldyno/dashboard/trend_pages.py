@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from modeldyno.base import codec
 from modeldyno.base.errors import ModelDynoError, RequestError, StoreError, UnreadableDocument
 from modeldyno.base.metrics.metric import Query
-from modeldyno.base.report.blocks import make_table
+from modeldyno.base.report.blocks import Notice, make_table
 from modeldyno.base.stats.units import format_quantity
+from modeldyno.base.views.text import count
 from modeldyno.comparison.change.trend import FEWEST_FOR_A_STEP, Trend
 from modeldyno.comparison.history import StoredReading, read_stored, trend_of_entries
 from modeldyno.comparison.views import trend as trend_view
@@ -54,9 +55,7 @@ def trends(request: PageRequest) -> DashboardPage:
     if name:
         return _history(request, name, request.text("metric"))
     named_trends = tuple(trends_of(request.store))
-    states = Counter(trend_state(one.trend) for one in named_trends)
-    counts = ", ".join(f"{states[state]} {state}" for state in (_WORSE, _UNKNOWN) if states[state])
-    titles = ("history", "state", "metric", "now", "results", "what")
+    titles = ("history", "state", "metric", "now>", "results>", "what")
     table = make_table("", titles, ((label, *_row(trend)) for label, _, trend in named_trends))
     links = TableLinks(
         links={"history": {label: address("trends", name=name) for label, name, _ in named_trends}},
@@ -67,7 +66,7 @@ def trends(request: PageRequest) -> DashboardPage:
         commands=("modeldyno profile model.onnx",),
     )
     return DashboardPage(
-        title=f"Trends: {counts}" if counts else "Trends",
+        title=_title([trend_state(one.trend) for one in named_trends]),
         room="/trends",
         parts=(PageBlocks(blocks=(table,), links=links) if named_trends else nothing,),
         data=[
@@ -82,6 +81,15 @@ def trends(request: PageRequest) -> DashboardPage:
     )
 
 
+def _title(states: Sequence[str]) -> str:
+    """Say how many histories are worse, or that none is."""
+    counts = Counter(states)
+    wrong = ", ".join(f"{counts[state]} {state}" for state in (_WORSE, _UNKNOWN) if counts[state])
+    if wrong:
+        return f"{wrong} of {count(len(states), 'history', 'histories')}"
+    return f"Nothing became worse in {count(len(states), 'history', 'histories')}" if states else "Trends"
+
+
 def _history(request: PageRequest, name: str, metric: str) -> DashboardPage:
     """Draw the history of a model, or of the reference model on a target."""
     query = Query.parse(metric) if metric else None
@@ -91,11 +99,23 @@ def _history(request: PageRequest, name: str, metric: str) -> DashboardPage:
         FormField(name="name", label="Model", value=name),
         FormField(name="metric", label="Metric", value=metric, hint=str(trend.query)),
     )
-    parts: tuple[Part, ...] = (form, PageBlocks(blocks=tuple(trend_view.page(trend))))
+    headline = trend_view.headline(trend)
+    blocks = [b for b in trend_view.page(trend) if not (isinstance(b, Notice) and b.text == headline)]
+    links = TableLinks(
+        links={
+            "result": {reading.result[:6]: address("results", reading.result) for reading in trend.readings}
+        },
+        chips=CHIPS,
+    )
+    parts: tuple[Part, ...] = (PageBlocks(blocks=tuple(blocks), links=links), form)
+    state = trend_state(trend)
+    results = PageLink(text="Results", address=address("results", name=name))
     return DashboardPage(
-        title=f"Trend of {trend.name}",
+        title=headline,
         room="/trends",
-        trail=(PageLink(text="Trends", address="/trends"),),
+        chips=((state, CHIPS[state]),),
+        actions=() if name.startswith(reading_tag("")) else (results,),
+        trail=(PageLink(text="Trends", address="/trends"), PageLink(text=trend.name, address="")),
         parts=parts,
         data=codec.encode_document(trend),
     )
@@ -121,8 +141,11 @@ def trends_of(store: Store) -> Sequence[NamedTrend]:
         history = _history_or_none(store, name)
         if history is not None:
             named_trends.append(NamedTrend(name, name, history))
-    first = {_WORSE: 0, _UNKNOWN: 1}
-    return sorted(named_trends, key=lambda one: first.get(trend_state(one.trend), len(first)))
+    return sorted(named_trends, key=lambda one: _ORDER.index(trend_state(one.trend)))
+
+
+_ORDER = (_WORSE, _UNKNOWN, _ASTRAY, _CHANGED, _STABLE, _FEW)
+"""States of histories in the order of a list."""
 
 
 def find_regressions(store: Store) -> Sequence[Attention]:
@@ -150,8 +173,16 @@ def regression_in(one: NamedTrend) -> Regression | None:
         return Regression("", why)
     if not one.trend.regressions:
         return None
-    what = Attention(_WORSE, one.label, "", describe_trend(one.trend), address("trends", name=one.name))
-    return Regression(one.trend.readings[one.trend.regressions[-1].at].created, what)
+    last = one.trend.regressions[-1]
+    what = Attention(
+        _WORSE,
+        one.label,
+        "",
+        describe_trend(one.trend),
+        address("trends", name=one.name),
+        change=f"{last.change:+.1%}",
+    )
+    return Regression(one.trend.readings[last.at].created, what)
 
 
 def latest_first(regressions: Iterable[Regression | None]) -> Sequence[Attention]:

@@ -252,8 +252,10 @@ class Registry(Protocol):
     def figures_of(self, models: Sequence[str]) -> Mapping[str, Sequence[VariantFigure]]:
         """Return the figures of several models, those of each as `figures` does; none has no entry."""
 
-    def figures_on(self, target: str, state: str, *, limit: int | None = None) -> Sequence[VariantFigure]:
-        """Return the figures of a target in a state: all, or the newest ones."""
+    def figures_on(
+        self, target: str, state: str, *, limit: int | None = None, oldest: bool = False
+    ) -> Sequence[VariantFigure]:
+        """Return the figures of a target in a state, as stored: all, or the newest or oldest ones."""
 
     def put_figures(self, figures: Sequence[VariantFigure]) -> None:
         """Store figures; each replaces the one of its key, unless that was taken later."""

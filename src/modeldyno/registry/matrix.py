@@ -1,4 +1,7 @@
-"""How fast each registered model is on each target: its newest measured version in its best variant."""
+"""How fast each registered model is on each target: its newest measured version in its best variant.
+
+A figure that no longer holds is stale here, too, whether or not somebody has marked it.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.base.metrics.constraints import Verdict
 from modeldyno.base.metrics.measurement import Distribution
+from modeldyno.registry.figures import StalenessCheck
 from modeldyno.registry.policies import readable_policies
 from modeldyno.registry.records.answer import RATES
 from modeldyno.registry.records.overview import FigureSpeed, SpeedRow
@@ -53,6 +57,7 @@ class _Known:
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
         self.targets = {target.id: target for target in registry.targets()}
+        self.check = StalenessCheck(registry)
         self.require = {name: policy.require for name, policy in readable_policies(registry).items()}
 
 
@@ -60,7 +65,7 @@ def _speeds(cache: _Known, model: str, variant_figures: Iterable[VariantFigure])
     def place(figure: VariantFigure) -> tuple[int, str]:
         return -figure.number, figure.target
 
-    figures = [figure for figure in variant_figures if figure.target in cache.targets]
+    figures = [cache.check(figure) for figure in variant_figures if figure.target in cache.targets]
     bounds = _bounds(cache, model, {figure.number for figure in figures})
     for (number, target), group in groupby(sorted(figures, key=place), key=place):
         yield _row(cache.registry, list(group), cache.targets[target], bounds.get(-number, ()))

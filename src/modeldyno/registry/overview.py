@@ -77,9 +77,7 @@ def _failed(registry: Registry, version: Version, measured_keys: set[str]) -> It
 
 
 def _speeds(registry: Registry, model: str, numbers: Sequence[int]) -> Iterator[VersionSpeed]:
-    """Yield the best fresh figures of versions, after marking those that are stale."""
-    for number in numbers:
-        current_figures(registry, model, number)
+    """Yield the best fresh figures of versions."""
     for row in version_speeds(registry, model, numbers):
         fresh = row.figure.state is FigureState.FRESH
         yield VersionSpeed(

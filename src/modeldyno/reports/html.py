@@ -36,7 +36,7 @@ content = Content.PAGES
 _PARTS = Path(__file__).parent / "page"
 _LIBRARY = "echarts.js"
 """What draws; tools/charts builds it. Other scripts load it when the first chart comes into view."""
-_SCRIPTS = ("units.js", "axes.js", "charts.js", "draw.js", "tables.js")
+_SCRIPTS = ("units.js", "axes.js", "charts.js", "draw.js", "tables.js", "copy.js")
 """Scripts of a page with charts, in this order."""
 _STYLE = "report.css"
 _UNLINKED = TableLinks()
@@ -65,7 +65,7 @@ def write_body(blocks: Iterable[Block], links: TableLinks = _UNLINKED) -> HtmlBo
         elements=_ascii(f'<div class="modeldyno">\n{body}</div>\n'),
         contents=_ascii(_write_contents(parts)),
         charts=chart_json.charts_as_json(drawn) if drawn else "",
-        scripts=_SCRIPTS if drawn else ("tables.js",),
+        scripts=_SCRIPTS if drawn else _SCRIPTS[-2:],
         library=_LIBRARY if drawn else "",
     )
 

@@ -14,7 +14,7 @@ from modeldyno.base.views.chart_text import chart_numbers, describe_chart
 from modeldyno.reports.interface import TableLinks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from modeldyno.base.report.charts import Picture
 
@@ -41,6 +41,9 @@ def write_elements(
     for around, run in groupby(blocks, _group_kind):
         run_blocks = list(run)
         group = [_block(block, drawn, links) for block in run_blocks]
+        if around == _TRIES:
+            yield f'<ol class="tries">\n{"".join(group)}</ol>\n'
+            continue
         if around == _DOUBTS and len(group) > 1:
             yield f"{_doubts_summary(run_blocks)}<ul>\n{''.join(group)}</ul></details>\n"
             continue
@@ -50,7 +53,7 @@ def write_elements(
 
 
 _SEVERAL = 3
-_DOUBTS = "doubts"
+_DOUBTS, _TRIES = "doubts", "tries"
 _WRAPPERS = {
     _DOUBTS: ("<ul>\n", "</ul>\n"),
     "ul": ("<ul>\n", "</ul>\n"),
@@ -70,6 +73,8 @@ def _doubts_summary(doubts: Sequence[Block]) -> str:
 def _group_kind(block: Block) -> str:
     if isinstance(block, Notice) and block.severity is Severity.DOUBT:
         return _DOUBTS
+    if isinstance(block, Notice) and (block.gain or block.risk):
+        return _TRIES
     if isinstance(block, Notice) and block.severity is not Severity.VERDICT:
         return "ul"
     return "div" if isinstance(block, Plot) else ""
@@ -94,6 +99,8 @@ _LOWEST = 3
 def _notice(block: Notice) -> str:
     if block.severity is Severity.VERDICT:
         return f'<p class="verdict">{_verdict_html(block.text)}</p>\n'
+    if block.gain or block.risk:
+        return _try(block)
     text = _text(block.text)
     sign = f'<span class="sign" role="img" aria-label="{block.severity}">{_SIGNS[block.severity]}</span>'
     code = f"<strong>{html.escape(block.code)}</strong>: " if block.code else ""
@@ -103,17 +110,38 @@ def _notice(block: Notice) -> str:
     return f'<li class="{block.severity}">{sign}{code}{text}{advice}{log}</li>\n'
 
 
-def _verdict_html(text: str) -> str:
-    """Write a verdict; of a long one, the first clause stands out as the answer."""
+def _try(block: Notice) -> str:
+    """Write something to try as a card: what it saves, how to try it, what it may cost, and why."""
+    gain = f'<p class="gain">{_text(block.gain)}</p>\n' if block.gain else ""
+    risk = f'<p class="risk">{_text(block.risk)}</p>\n' if block.risk else ""
+    how = _options(_text(block.advice))
+    how = (
+        f'<pre class="command" tabindex="0"><code>{how}</code></pre>\n'
+        if block.advises_command
+        else f"<p>{how}</p>\n"
+    )
+    name = f'<p class="try"><strong>{html.escape(block.code)}</strong></p>\n'
+    why = f'<p class="faint">{_text(block.text)}</p>'
+    return f"<li>{gain}{name}{how if block.advice else ''}{risk}{why}</li>\n"
+
+
+def split_verdict(text: str) -> tuple[str, str]:
+    """Split a long verdict into its first clause, which is the answer, and the rest; a short one has none."""
     if len(text) <= _LONG:
-        return _text(text)
+        return text, ""
     first = re.search("[.] ", text[:_TOO_LONG]) or re.search("[;.] ", text)
     if first is None:
-        return _text(text)
+        return text, ""
     clause = f"{text[: first.start()]}."  # the rest starts a paragraph of its own
     remark = text[first.end() :]
     remark = f"{remark[:1].upper()}{remark[1:]}" if first.group() == "; " else remark
-    return f'{_text(clause)} <span class="more">{_text(remark)}</span>'
+    return clause, remark
+
+
+def _verdict_html(text: str) -> str:
+    """Write a verdict; of a long one, the first clause stands out as the answer."""
+    clause, remark = split_verdict(text)
+    return f'{_text(clause)} <span class="more">{_text(remark)}</span>' if remark else _text(clause)
 
 
 _LONG = 140
@@ -141,30 +169,74 @@ def _tiles(block: Table) -> str:
 
 
 def table(block: Table, links: TableLinks = _UNLINKED) -> str:
-    """Write a table; wide tables scroll in place, and phones show rows as cards."""
+    """Write a table; a wide one scrolls in place, and a phone has three of its columns as columns."""
     if block.tiles:
         return _tiles(block)
     named = any(column.title for column in block.columns)
-    caption = f"<caption><span>{html.escape(block.title)}</span></caption>\n" if block.title else ""
-    titles = "".join(
-        f'<th scope="col" class="{column.align}">{html.escape(column.title)}</th>'
-        if column.title
-        else "<td></td>"
-        for column in block.columns
-    )
-    head = f"<thead><tr>{titles}</tr></thead>\n" if named else ""
+    title = html.escape(block.title)
+    caption = f"<caption><span>{title}</span></caption>\n" if block.title and not block.folded else ""
     cards = named and not _fits_a_phone(block) and len(block.rows) <= _CARDS
-    rows = "".join(f"<tr>{''.join(_cells(block, row, cards, links))}</tr>\n" for row in block.rows)
+    places = _phone_places(block) if cards else {}
+    head = f"<thead>{_head_rows(block, places)}</thead>\n" if named else ""
+    rows = "".join(f"<tr>{''.join(_cells(block, row, places, cards, links))}</tr>\n" for row in block.rows)
     kind = "facts" if not named else "figures" if len(block.columns) <= _WIDE else "figures wide"
     kind += " cards" if cards else ""
     # Without a title, a reader tells it from others by what it lists.
     named_by = ", ".join(column.title for column in block.columns if column.title)
     label = html.escape(block.title or f"table of {named_by}".removesuffix(" of "))
     region = f' role="region" aria-label="{label}" tabindex="0"' if len(block.columns) > _NARROW else ""
-    return (
+    written = (
         f'<div class="scroll"{region}><table class="{kind}">{caption}{head}<tbody>\n{rows}</tbody></table>'
         "</div>\n"
     )
+    if not block.folded:
+        return written
+    summary = f"{title} <span>({len(block.rows):,})</span>"
+    return f'<details class="folded"><summary>{summary}</summary>\n{written}</details>\n'
+
+
+def _head_rows(block: Table, places: Mapping[int, str]) -> str:
+    """Write the titles; those that begin alike, as ``here: p50`` and ``here: p99``, below a common one."""
+    spans = [
+        (name, len(list(run)))
+        for name, run in groupby(column.title.rpartition(": ")[0] for column in block.columns)
+    ]
+    if not any(name and count > 1 for name, count in spans):
+        return f"<tr>{''.join(_titles(block, places))}</tr>"
+    above = "".join(
+        f'<th scope="colgroup" colspan="{count}" class="group">{html.escape(name)}</th>'
+        if name
+        else f'<td colspan="{count}"></td>'
+        for name, count in spans
+    )
+    return f'<tr class="groups">{above}</tr><tr>{"".join(_titles(block, places, grouped=True))}</tr>'
+
+
+def _titles(block: Table, places: Mapping[int, str], *, grouped: bool = False) -> Iterator[str]:
+    for at, column in enumerate(block.columns):
+        place = f" {places[at]}" if at in places else ""
+        group, colon, title = column.title.rpartition(": ") if grouped else ("", "", column.title)
+        # A phone has no room for the common title above it.
+        of = f'<span class="of">{html.escape(group)}: </span>' if colon else ""
+        yield (
+            f'<th scope="col" class="{column.align}{place}">{of}{html.escape(title)}</th>'
+            if title
+            else f'<td class="{place.strip()}"></td>'
+            if place
+            else "<td></td>"
+        )
+
+
+def _phone_places(block: Table) -> dict[int, str]:
+    """Return the class of each column where a phone has room for three: two figures, else two short ones.
+
+    The others stand below them in small type, each with its title.
+    """
+    others = range(1, len(block.columns))
+    figures = [at for at in others if block.columns[at].align is Align.RIGHT]
+    short = [at for at in others if all(len(row[at]) <= _TWO_LINES for row in block.rows)]
+    chosen = sorted([*figures, *(at for at in short if at not in figures)][:2])
+    return {at: f"place{chosen.index(at) + 2}" if at in chosen else "below" for at in others}
 
 
 def _fits_a_phone(block: Table) -> bool:
@@ -173,38 +245,59 @@ def _fits_a_phone(block: Table) -> bool:
     return count < _NARROW or (count == _NARROW and all(len(row[-1]) <= _PHRASE for row in block.rows))
 
 
-_NARROW, _WIDE, _CARDS, _PHRASE = 3, 6, 80, 16
-"""Most columns that fit any page, most columns at normal font size, most rows shown as cards, and most
-characters in a third column on a phone."""
+_NARROW, _WIDE, _CARDS, _PHRASE, _TWO_LINES = 3, 6, 80, 16, 20
+"""Most columns that fit any page, most columns at normal font size, most rows that a phone arranges anew, and
+most characters of a cell of a phone's third column, in one line and in two."""
 
 
-def _cells(block: Table, row: Sequence[str], cards: bool, links: TableLinks) -> Iterator[str]:
-    for place, (text, column) in enumerate(zip(row, block.columns, strict=True)):
-        tag, scope = ("td", "") if place else ("th", ' scope="row"')
-        align = ' class="right"' if column.align is Align.RIGHT else ""
+_SENTENCE = 60
+"""Longest cell that stays in one line where a table has room."""
+
+
+def _cells(
+    block: Table, row: Sequence[str], places: Mapping[int, str], cards: bool, links: TableLinks
+) -> Iterator[str]:
+    by_title = {column.title: text for text, column in zip(row, block.columns, strict=True)}
+    for at, (text, column) in enumerate(zip(row, block.columns, strict=True)):
+        tag, scope = ("td", "") if at else ("th", ' scope="row"')
+        classes = (
+            "right" if column.align is Align.RIGHT else "",
+            places.get(at, ""),
+            "words" if any(by_title) and at and column.align is Align.LEFT and len(text) > _SENTENCE else "",
+            "faint" if column.title in links.faint else "",
+        )
+        written_class = f' class="{joined}"' if (joined := " ".join(filter(None, classes))) else ""
         title = html.escape(column.title)
-        label = f' data-label="{title}"' if cards and place and text and title else ""
-        written = _linked(column.title, text, _name(text) if scope else _text(text), links)
-        box = _box(text, links) if scope else ""
-        yield f"<{tag}{scope}{align}{label}>{box}{written}</{tag}>"
+        label = f' data-label="{title}"' if cards and at and text and title else ""
+        finder = links.found_by.get(column.title)
+        key = text if finder is None else by_title.get(finder, text)
+        written = _linked(column.title, key, text, _name(text) if scope else _text(text), links)
+        box = _box(key, text, links) if scope else ""
+        yield f"<{tag}{scope}{written_class}{label}>{box}{written}</{tag}>"
 
 
-def _linked(title: str, text: str, written: str, links: TableLinks) -> str:
-    """Write what a cell leads to around it, or its state as a chip."""
-    address = links.links.get(title, {}).get(text)
+def _linked(title: str, key: str, text: str, written: str, links: TableLinks) -> str:
+    """Write what a cell leads to around it, or its state as a chip, or its time."""
+    address = links.links.get(title, {}).get(key)
     if address is not None:
+        name, dot, settings = written.partition(" · ")
+        if dot and title in links.found_by:
+            written = f'{name}<span class="settings"> · {settings}</span>'
         return f'<a href="{html.escape(address)}">{written}</a>'
     if text in links.chips:
         return f'<span class="chip {links.chips[text]}">{written}</span>'
+    if title in links.times and text:
+        return f'<time datetime="{html.escape(text.replace(" ", "T"))}Z">{written}</time>'
     return written
 
 
-def _box(text: str, links: TableLinks) -> str:
-    if text not in links.boxes:
+def _box(key: str, text: str, links: TableLinks) -> str:
+    if key not in links.boxes:
         return ""
+    label = text if key == text else f"{text}, {key}"
     return (
         f'<input type="checkbox" form="{html.escape(links.form)}" name="{html.escape(links.box)}" '
-        f'value="{html.escape(links.boxes[text])}" aria-label="{html.escape(text)}"> '
+        f'value="{html.escape(links.boxes[key])}" aria-label="{html.escape(label)}"> '
     )
 
 

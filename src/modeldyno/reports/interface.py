@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
@@ -85,10 +85,16 @@ class TableLinks:
 
     links: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Title of a column to the text of a cell to its address."""
+    found_by: Mapping[str, str] = field(default_factory=dict)
+    """Title of a column to that of another one whose text finds the address, such as that of the ids."""
+    times: Collection[str] = ()
+    """Titles of columns of times, UTC, which a browser may tell as how long ago they were."""
+    faint: Collection[str] = ()
+    """Titles of columns that only few readers need."""
     chips: Mapping[str, Severity] = field(default_factory=dict)
     """Text of a cell that is a state to what it means."""
     boxes: Mapping[str, str] = field(default_factory=dict)
-    """Text of the first cell of a row to the value of its check box."""
+    """Text of the first cell of a row, or of the one of `found_by`, to the value of its check box."""
     form: str = ""
     """Id of the form that the check boxes belong to."""
     box: str = ""

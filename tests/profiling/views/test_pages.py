@@ -9,11 +9,12 @@ from tests.support.sample_reports import a_large_study, a_measured_comparison
 
 from modeldyno.base.job.knob import Knob
 from modeldyno.base.metrics.measurement import Distribution, Interval, Measurement, observed_number
-from modeldyno.base.report.blocks import Heading, Notice, Severity, Table
+from modeldyno.base.report.blocks import Heading, Notice, Severity, Table, make_columns
 from modeldyno.base.report.charts import Bins, Forest, Parallel, Picture, Plot, Stack, Tree
 from modeldyno.comparison.views import page as comparison_page
 from modeldyno.profiling.findings.finding import Finding, Saving
 from modeldyno.profiling.views import ViewOptions, page
+from modeldyno.profiling.views.findings import finding_cards
 from modeldyno.profiling.views.result.charts import call_timeline, memory_chart, request_stage_chart
 from modeldyno.profiling.views.result.page import summary
 from modeldyno.reports.write import Page, combine_pages
@@ -68,7 +69,7 @@ class TestKeyFigures:
         assert tiles(used, rate)["peak memory"][1] == "measured"
 
 
-def test_a_page_begins_with_one_mark_and_what_to_fix_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_begins_with_one_mark_and_then_what_to_try(monkeypatch: pytest.MonkeyPatch) -> None:
     """The mark is what would stay if the largest saving that a measurement bounds came true."""
     saving = Saving(of="time of a call", low=0.1, high=0.38, basis="as measured")
     items = (
@@ -77,21 +78,63 @@ def test_a_page_begins_with_one_mark_and_what_to_fix_first(monkeypatch: pytest.M
         Finding(code="layers", seen="one layer waits", why="it is copied", do="leave it out", saving=saving),
     )
     monkeypatch.setattr("modeldyno.profiling.views.result.page.findings", lambda _result, _knobs: items)
-    verdict, figures, first = list(page(a_result()))[:3]
+    blocks = list(page(a_result()))
+    verdict, figures = blocks[:2]
+    heading = next(block for block in blocks if isinstance(block, Heading))
+    cards = [block for block in blocks if isinstance(block, Notice) and block.gain]
 
     assert isinstance(verdict, Notice)
     assert isinstance(figures, Table)
-    assert isinstance(first, Notice)
     assert figures.rows[0][:2] == ("mark", "62 of 100")
-    assert first.code == "fix first: layers"
-    assert "It saves 10% to 38% of the time of a call" in first.text
-    assert first.advice == "leave it out"
+    assert heading.title == "What to try"
+    assert [(card.code, card.gain) for card in cards] == [
+        ("layers", "saves 10% to 38% of the time of a call"),
+        ("small", "saves 10% to 12% of the time of a call"),
+        ("unbounded", "gain not bounded by a measurement"),
+    ]
+    assert cards[0].advice == "leave it out"
+    assert cards[0].risk == "none for the outputs, which change by rounding at most"
     monkeypatch.setattr("modeldyno.profiling.views.result.page.findings", lambda _result, _knobs: items[:1])
-    first = list(page(a_result()))[2]
-    assert isinstance(first, Notice)
-    assert first.code == "fix first: unbounded"
-    assert first.text.endswith("No measurement bounds what it saves.")
+    assert not any(isinstance(block, Table) and block.rows[0][0] == "mark" for block in page(a_result()))
     assert "mark" not in tiles(Measurement(metric="parameters", value=3))
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "changes", "gain", "risk"),
+    [
+        (
+            None,
+            0.5,
+            False,
+            "saves up to 50% of the latency",
+            "it may cost time instead, which only a trial shows",
+        ),
+        (
+            0.0,
+            0.5,
+            False,
+            "saves up to 50% of the latency",
+            "it may cost time instead, which only a trial shows",
+        ),
+        (
+            0.5,
+            0.5,
+            False,
+            "saves 50% of the latency",
+            "none for the outputs, which change by rounding at most",
+        ),
+        (0.5, 0.5, True, "saves 50% of the latency", "outputs may change beyond rounding: compare them"),
+    ],
+)
+def test_a_card_says_its_gain_and_its_risk(
+    low: float | None, high: float, changes: bool, gain: str, risk: str
+) -> None:
+    """What may be a loss, and what may change outputs, is a risk."""
+    saving = Saving(of="latency", low=low, high=high, basis="as measured")
+    item = Finding(seen="s", why="w", do="d", saving=saving, changes_outputs=changes)
+    *_, card = finding_cards(a_result(), [item])
+
+    assert (card.gain, card.risk) == (gain, risk)
 
 
 class TestResult:
@@ -295,3 +338,20 @@ def test_layers_are_a_tree() -> None:
     items = [block for block in page(a_result(activity=an_activity())) if isinstance(block, Picture)]
 
     assert not [block for block in items if isinstance(block, Tree) and block.root.value <= 0]
+
+
+def test_unchanged_metrics_of_a_comparison_are_folded() -> None:
+    """Where others have changed; a table without verdicts, or of one kind of them, stays whole."""
+    columns = make_columns("metric", "verdict")
+    table = Table(title="t", columns=columns, rows=(("a", "same"), ("b", "worse"), ("c", "same")))
+    same = replace(table, rows=table.rows[:1])
+    plain = replace(table, columns=make_columns("x", "y"))
+
+    changed, unchanged = comparison_page.fold_unchanged(table)
+
+    assert isinstance(changed, Table)
+    assert isinstance(unchanged, Table)
+    assert (changed.rows, changed.folded) == ((("b", "worse"),), False)
+    assert (unchanged.rows, unchanged.folded) == ((("a", "same"), ("c", "same")), True)
+    assert [*comparison_page.fold_unchanged(same), *comparison_page.fold_unchanged(plain)] == [same, plain]
+    assert list(comparison_page.fold_unchanged(Heading(title="t"))) == [Heading(title="t")]

@@ -70,6 +70,10 @@ class Notice(Printable):
     """Lines of output, as they were printed."""
     outcome: Severity | None = None
     """Whether a verdict is good (HELD), bad (BROKEN) or UNDECIDED; None if it only states figures."""
+    gain: str = ""
+    """Of something to try: what it may save, in a few words, which a page shows large."""
+    risk: str = ""
+    """Of something to try: what it may cost."""
 
     @property
     def advises_command(self) -> bool:
@@ -115,6 +119,8 @@ class Table(Printable):
     """Whether each row (name, figure, note) is a key figure that a page shows large."""
     spare: tuple[str, ...] = ()
     """Titles of columns that are left out where not all have room, the first of them first."""
+    folded: bool = False
+    """Whether a page shows only its title until somebody opens it."""
 
     def __post_init__(self) -> None:
         """Clean each cell, and refuse a ragged table."""

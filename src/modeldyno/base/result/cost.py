@@ -56,7 +56,7 @@ class Price:
             RequestError: it is not a price.
         """
         match = _PRICE.fullmatch(text)
-        if match is None or (match["before"] and match["after"]):
+        if match is None or (match["before"] and match["after"]) or not math.isfinite(float(match["amount"])):
             raise RequestError(f"`price` '{text}' is not a price; write 1.20/h, $1.20/h or 876 EUR/month.")
         amount = float(match["amount"]) / _HOURS[match["per"] or "h"]
         return cls(per_hour=amount, currency=match["before"] or match["after"])

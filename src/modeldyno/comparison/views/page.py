@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 from modeldyno.base.metrics.histogram import REACH
 from modeldyno.base.report.axes import ORDERS
-from modeldyno.base.report.blocks import Block, Heading, Notice, Severity
+from modeldyno.base.report.blocks import Block, Heading, Notice, Severity, Table
 from modeldyno.base.report.charts import AxisScale, Effect, Forest, Plot, Series
 from modeldyno.base.stats.units import FARTHEST, FRACTION, SECONDS, format_quantity
 from modeldyno.base.views.text import short_model_names
 from modeldyno.base.views.view_options import PLAIN, ViewOptions
+from modeldyno.comparison.change.comparison import ChangeVerdict
 from modeldyno.comparison.views.blocks import blocks
 from modeldyno.profiling.views.result import page as result_page
 
@@ -47,11 +48,31 @@ def page(comparison: Comparison, options: ViewOptions = PLAIN) -> Iterator[Block
         yield from forest_plot(contrast)
         if not several:
             yield from latency_cdf(results, names)
-        yield from (block for block in group if not isinstance(block, Notice))
+        for block in group:
+            if not isinstance(block, Notice):
+                yield from fold_unchanged(block)
     for result, name in zip(results, names, strict=True):
         yield Heading(title=f"{name} in detail")
         yield from result_page.parts(result, level=2)
         yield from result_page.measurement_section(result, level=2, knobs=options.knobs(result.job.backend))
+
+
+def fold_unchanged(block: Block) -> Iterator[Block]:
+    """Yield a table of changes, and its unchanged metrics as one of their own that is folded."""
+    titles = [column.title for column in block.columns] if isinstance(block, Table) else []
+    if not isinstance(block, Table) or _VERDICT not in titles:
+        yield block
+        return
+    same = [row for row in block.rows if row[titles.index(_VERDICT)] == ChangeVerdict.SAME]
+    other = [row for row in block.rows if row not in same]
+    if not other or not same:
+        yield block
+        return
+    yield replace(block, rows=tuple(other))
+    yield replace(block, title="Unchanged", rows=tuple(same), folded=True)
+
+
+_VERDICT = "verdict"
 
 
 def _groups(laid: Sequence[Block]) -> list[list[Block]]:

@@ -33,8 +33,10 @@
     main.querySelectorAll("details").forEach((one, at) => open[at] && (one.open = true));
     if (focus) [...main.querySelectorAll("a")].find((one) => one.getAttribute("href") === focus)?.focus();
     sortTables(main);
+    addCopyButtons(main);
     addSliders();
     addViews();
+    tellTimes();
   };
   const follow = async () => {
     if (following || busy()) {
@@ -107,10 +109,13 @@
     if (number !== asked || !fresh) return;
     while (form.nextSibling) form.nextSibling.remove();
     while (fresh.nextSibling) main.append(fresh.nextSibling);
+    main.querySelector("h1").textContent = page.querySelector("h1").textContent;
+    document.title = page.title;
     main.dataset.digest = page.getElementById("main").dataset.digest;
     history.replaceState(null, "", address);
     sortTables(main);
-    say(main.querySelector(".modeldyno li, .modeldyno .verdict")?.textContent ?? "Up to date");
+    addCopyButtons(main);
+    say(main.querySelector("h1").textContent);
   };
   main.addEventListener("input", (event) => {
     const form = event.target.closest("form[data-live]");
@@ -164,7 +169,7 @@
       };
       box.className = "views";
       show();
-      form.after(box);
+      (form.closest("details") ?? form).after(box);
     };
   })();
   const addViews = () => {
@@ -172,6 +177,23 @@
     if (search && !main.querySelector(".views")) views(search);
   };
   addViews();
+
+  // Times are told as how long ago they were; the exact one is the hint, and what tables are sorted by.
+  const UNITS = [["day", 86400], ["h", 3600], ["min", 60]];
+  const ago = (seconds) => {
+    const [unit, size] = UNITS.find(([, least]) => seconds >= least) ?? ["", 1];
+    const number = Math.floor(seconds / size);
+    return unit ? `${number} ${unit}${unit === "day" && number > 1 ? "s" : ""} ago` : "just now";
+  };
+  const tellTimes = () => {
+    for (const time of main.querySelectorAll("time")) {
+      const seconds = (Date.now() - new Date(time.dateTime)) / 1000;
+      time.title ||= `${time.textContent} UTC`;
+      if (seconds < 400 * 86400) time.textContent = ago(seconds);
+    }
+  };
+  tellTimes();
+  setInterval(tellTimes, 30_000);
 
   main.addEventListener("focusout", () => setTimeout(() => later && follow(), 0));
 

@@ -49,12 +49,24 @@ _NAME = re.compile(r"[a-z]\d|[a-z_]\.[a-z]|_|::")
 def findings_of(result: Result, knobs: Iterable[Knob] = ()) -> Iterator[Block]:
     """Lay out the bottleneck and the findings of a Result."""
     known_knobs = tuple(knobs)
-    limit = bottleneck(Case(result=result, knobs={knob.name: knob for knob in known_knobs}))
     items = findings(result, known_knobs)
-    yield from bottleneck_notices(limit)
+    yield from bottleneck_notices(_bottleneck(result, known_knobs))
     yield from (finding_notice(result, item, known_knobs) for item in items)
     if not items:
         yield note(_NOTHING)
+
+
+def finding_cards(result: Result, items: Iterable[Finding], knobs: Iterable[Knob] = ()) -> Iterator[Notice]:
+    """Lay out the bottleneck and findings of a Result for a page: the largest bounded saving first."""
+    known_knobs = tuple(knobs)
+    yield from bottleneck_notices(_bottleneck(result, known_knobs))
+    for item in sorted(items, key=lambda item: -item.saving.high if item.saving else 0.0):
+        notice = finding_notice(result, item, known_knobs)
+        yield replace(notice, gain=_gain(item.saving), risk=_risk(item))
+
+
+def _bottleneck(result: Result, knobs: Sequence[Knob]) -> Bottleneck | None:
+    return bottleneck(Case(result=result, knobs={knob.name: knob for knob in knobs}))
 
 
 _NOTHING = "no findings in this data; profile with --probe static,latency,throughput,layers,ops to see more"
@@ -129,6 +141,25 @@ def finding_notice(result: Result, item: Finding, knobs: Iterable[Knob] = ()) ->
         code=item.code,
         advice=shorten_text(how),
     )
+
+
+def _gain(saving: Saving | None) -> str:
+    if saving is None:
+        return "gain not bounded by a measurement"
+    if saving.low is None or round(saving.low, 2) == 0:
+        return f"saves up to {saving.high:.0%} of the {saving.of}"
+    if round(saving.low, 2) == round(saving.high, 2):
+        return f"saves {saving.high:.0%} of the {saving.of}"
+    return f"saves {saving.low:.0%} to {saving.high:.0%} of the {saving.of}"
+
+
+def _risk(item: Finding) -> str:
+    """Say what a remedy may cost."""
+    if item.changes_outputs:
+        return "outputs may change beyond rounding: compare them"
+    if item.saving is None or item.saving.low is None or item.saving.low <= 0:
+        return "it may cost time instead, which only a trial shows"
+    return "none for the outputs, which change by rounding at most"
 
 
 def _sentence(text: str) -> str:

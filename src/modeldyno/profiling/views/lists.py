@@ -113,41 +113,71 @@ def listing(entries: Sequence[Entry]) -> Table:
     return _list(("id", "created", "model", "summary"), entries, cells)
 
 
-def runs(entries: Sequence[Entry], metrics: Sequence[str], figures: Sequence[Mapping[str, str]]) -> Table:
-    """List the Results of a store with their settings and figures as columns.
+WHAT, WHEN, ID = "model", "when", "id"
+"""Titles of the columns that each list of a page has: what leads to the document, its time, and its id."""
+
+
+def runs(
+    entries: Sequence[Entry], figures: Sequence[Mapping[str, str]], titles: Mapping[str, str] | None = None
+) -> Table:
+    """List the Results of a store for a page: model and settings, figures, time, id.
 
     Args:
-        entries: what is listed; a setting that all who have it have alike has no column.
-        metrics: the names of the figures, in order.
-        figures: those of each entry, as text; a column without any is left out.
+        entries: what is listed.
+        figures: those of each entry by metric, as text; a column without any is left out.
+        titles: titles of the columns of metrics that need a shorter one.
     """
-    table = listing(entries)
+    names = dict.fromkeys(name for own in figures for name in own)
+    rows = (
+        (
+            f"{shorten_text(entry.name, _LONG_NAME)} · {settings}".removesuffix(" · "),
+            *(own.get(name, "") for name in names),
+            "" if any(own.values()) else shorten(_without_name(entry), _SUMMARY_CHARS),
+            ", ".join(map(clean, entry.tags)),
+            format_utc(entry.created)[:16],
+            short,
+        )
+        for entry, settings, own, short in zip(
+            entries, settings_of(entries), figures, shorten_ids([entry.id for entry in entries]), strict=True
+        )
+    )
+    shown = (f"{(titles or {}).get(name, name)}>?" for name in names)
+    return make_table("", (WHAT, *shown, "outcome?", "tags?", WHEN, ID), rows)
+
+
+def settings_of(entries: Sequence[Entry]) -> list[str]:
+    """Describe how each Result was measured, such as ``onnxruntime, batch 8, intra_threads=2``.
+
+    Settings that all of them have alike are left out, unless the summary of a Result begins with them.
+    """
     known = dict.fromkeys(name for entry in entries for name in entry.config)
     varied = [
         name
         for name in known
-        if len({str(entry.config[name]) for entry in entries if entry.config.get(name) is not None}) > 1
+        if name not in _PLACES
+        and len({str(entry.config[name]) for entry in entries if entry.config.get(name) is not None}) > 1
     ]
-    settings = [name for name in varied if name not in _PLACES][:_SETTINGS]
-    shown = [name for name in metrics if any(own.get(name) for own in figures)]
-    id_, created, model, summary = (column.title for column in table.columns)
-    titles = (id_, created, model, *(f"{name}>" for name in (*settings, *shown)), summary)
-    rows = (
-        (
-            *row[:3],
-            *("" if (value := entry.config.get(name)) is None else clean(str(value)) for name in settings),
-            *(own.get(name, "") for name in shown),
-            row[3],
-        )
-        for row, entry, own in zip(table.rows, entries, figures, strict=True)
-    )
-    return make_table("", titles, rows)
+
+    def describe(entry: Entry) -> str:
+        head, colon, _ = _without_name(entry).partition(": ")
+        parts = [head] if colon and not entry.failed and len(head) <= _SUMMARY_CHARS else []
+        has_batch = any(part.startswith("batch ") for part in head.split(", "))
+        parts += [
+            clean(f"{name}={entry.config[name]}")
+            for name in varied
+            if entry.config.get(name) is not None and not (has_batch and name == BATCH_SIZE.name)
+        ][:_SETTINGS]
+        return ", ".join(parts)
+
+    return list(map(describe, entries))
 
 
-_SETTINGS = 6
-"""Most settings that have a column."""
+_SETTINGS = 4
+"""Most settings that are named besides those of the summary."""
 _PLACES = ("server", "ports")
 """Settings that say where, not how."""
+_LONG_NAME = 40
+"""Most characters of a name in a list of a page."""
 
 
 def measured_models(entries: Sequence[Entry]) -> Table:
@@ -158,13 +188,35 @@ def measured_models(entries: Sequence[Entry]) -> Table:
     rows = (
         (
             shorten_name(name),
+            shorten(_without_name(own[0]), _SUMMARY_CHARS),
             str(len(own)),
             format_utc(own[0].created)[:16],
-            shorten(_without_name(own[0]), _SUMMARY_CHARS),
         )
         for name, own in by_name.items()
     )
-    return make_table("Measured", ("model", "results>", "newest", "it says"), rows)
+    return make_table("Measured", (WHAT, "newest result", "results>", WHEN), rows)
+
+
+def documents(entries: Sequence[StudyEntry | ConclusionEntry], kinds: Sequence[str] = ()) -> Table:
+    """List other documents than Results for a page: the outcome of each in a sentence.
+
+    Args:
+        entries: what is listed.
+        kinds: what each of them is, where they are of several kinds.
+    """
+    rows = zip(
+        (shorten_text(entry.name, _LONG_NAME) for entry in entries),
+        kinds or [""] * len(entries),
+        (shorten_text(entry.headline, _SENTENCE) for entry in entries),
+        (format_utc(entry.created)[:16] for entry in entries),
+        shorten_ids([entry.id for entry in entries]),
+        strict=True,
+    )
+    return make_table("", (WHAT, "kind?", "outcome", WHEN, ID), rows)
+
+
+_SENTENCE = 160
+"""Most characters of an outcome in a list of a page."""
 
 
 def studies(entries: Sequence[StudyEntry]) -> Table:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from modeldyno.base.metrics.measurement import Distribution
 from modeldyno.base.report.blocks import Column, Table, clean, make_table
-from modeldyno.base.stats.units import format_quantity
-from modeldyno.base.views.text import format_measurement, format_utc, short_model_names
+from modeldyno.base.stats.units import format_change, format_quantity
+from modeldyno.base.views.text import format_measurement, format_utc, number, short_model_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -38,8 +38,12 @@ def side_by_side(results: Sequence[Result]) -> tuple[Table, Table]:
         ),
         make_table(
             "Figures",
-            ("figure", *(f"{name}>" for name in names)),
-            ((name, *(one.get(name, "") for one in figures_by_result)) for name in figures),
+            ("figure", *(f"{name}>" for name in names), "difference>?"),
+            (
+                (name, *(text for text, _ in shown), _difference([value for _, value in shown]))
+                for name in figures
+                for shown in ([one.get(name, ("", None)) for one in figures_by_result],)
+            ),
         ),
     )
 
@@ -52,22 +56,28 @@ def _settings(configs: Sequence[Mapping[str, object]]) -> Iterator[tuple[str, li
             yield name, texts
 
 
-def _figures_of_model(result: Result) -> Iterator[tuple[str, str]]:
-    """Yield the figures of the whole model."""
+def _difference(values: Sequence[float | None]) -> str:
+    """Say by how much the second of two figures differs from the first; empty where one is unknown."""
+    if len(values) != 2 or values[0] is None or values[1] is None or not values[0]:
+        return ""
+    ratio = values[1] / values[0] - 1
+    return format_change(ratio) if ratio else "same"
+
+
+def _figures_of_model(result: Result) -> Iterator[tuple[str, tuple[str, float | None]]]:
+    """Yield the figures of the whole model, as text and as a number if it is known."""
     for measurement in result.measurements:
         if not measurement.scope:
             yield from _figures(measurement)
 
 
-def _figures(measurement: Measurement) -> Iterator[tuple[str, str]]:
+def _figures(measurement: Measurement) -> Iterator[tuple[str, tuple[str, float | None]]]:
     name, value = measurement.metric, measurement.value
     if not isinstance(value, Distribution):
-        yield (
-            f"{name}.{measurement.reported_statistic}" if measurement.reported_statistic else name,
-            format_measurement(measurement),
-        )
+        full_name = f"{name}.{measurement.reported_statistic}" if measurement.reported_statistic else name
+        yield full_name, (format_measurement(measurement), number(measurement)[0])
         return
     for statistic in _STATISTICS:
         text = format_quantity(value.statistic(statistic), measurement.row.unit, 3)
         text += ", not certified" if value.missing(statistic) else ""
-        yield f"{name}.{statistic}", value.void or text
+        yield f"{name}.{statistic}", (value.void or text, value.certified(statistic))

@@ -53,12 +53,13 @@ def of_models(connection: Connection, models: Sequence[str]) -> dict[str, list[V
 
 
 def on_target(
-    connection: Connection, target: str, state: str, *, limit: int | None = None
+    connection: Connection, target: str, state: str, *, limit: int | None = None, oldest: bool = False
 ) -> Sequence[VariantFigure]:
-    """Return the figures of a target in a state: all, or the newest ones."""
+    """Return the figures of a target in a state: all, or the newest or oldest ones."""
     query = select(FIGURES.c.document).where(FIGURES.c.target == target, FIGURES.c.state == state)
     if limit is not None:
-        query = query.order_by(FIGURES.c.taken.desc(), FIGURES.c.key).limit(limit)
+        taken = FIGURES.c.taken
+        query = query.order_by(taken if oldest else taken.desc(), FIGURES.c.key).limit(limit)
     return [decode(document, VariantFigure) for document in connection.scalars(query)]
 
 

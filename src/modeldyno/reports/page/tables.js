@@ -19,7 +19,7 @@ const sortTables = (() => {
   return (root) => root.querySelectorAll("table.figures").forEach((table) => {
     const body = table.tBodies[0];
     const original = [...body.rows];
-    const heads = [...table.tHead.rows[0].cells];
+    const heads = [...[...table.tHead.rows].at(-1).cells];
     // Lists of names and values mix kinds of values in a column, which have no order.
     if (original.length < 5 || heads.filter((head) => head.classList.contains("right")).length < 2) return;
     heads.forEach((head, column) => {
@@ -33,7 +33,8 @@ const sortTables = (() => {
         const way = NEXT[head.getAttribute("aria-sort")];
         heads.forEach((each) => each.hasAttribute("aria-sort") && each.setAttribute("aria-sort", "none"));
         head.setAttribute("aria-sort", way);
-        const rows = original.map((row) => [key(row.cells[column].textContent.trim()), row]);
+        const text = (cell) => cell.querySelector("time")?.dateTime ?? cell.textContent.trim();
+        const rows = original.map((row) => [key(text(row.cells[column])), row]);
         const sign = way === "ascending" ? 1 : -1;
         // Missing values come last in both orders.
         if (way !== "none") rows.sort(([a], [b]) => (a === null) - (b === null) || sign * order(a, b));

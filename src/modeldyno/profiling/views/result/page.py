@@ -15,7 +15,7 @@ from modeldyno.base.stats.units import BYTES, format_quantity
 from modeldyno.base.views.text import about, amount, figure, format_statistic, unit_of_work
 from modeldyno.base.views.view_options import PLAIN, ViewOptions
 from modeldyno.profiling.findings.rules import findings
-from modeldyno.profiling.views.findings import finding_notice, findings_of
+from modeldyno.profiling.views.findings import finding_cards
 from modeldyno.profiling.views.rerun_command import rerun_command_line
 from modeldyno.profiling.views.result import charts, memory
 from modeldyno.profiling.views.result.blocks import doubts, failures, latencies, verdict_notice, verdicts
@@ -53,10 +53,10 @@ def page(result: Result, options: ViewOptions = PLAIN) -> Iterator[Block]:
     """Lay out a Result as a page; findings may propose to set the knobs of its backend."""
     knobs = options.knobs(result.job.backend)
     items = findings(result, knobs)
-    yield from _opening_blocks(result, options.judgements, items, knobs)
-    yield from parts(result, options.judgements)
+    yield from _opening_blocks(result, options.judgements, items)
     if items:
-        yield from _section("What to try", findings_of(result, knobs), 1)
+        yield from _section("What to try", finding_cards(result, items, knobs), 1)
+    yield from parts(result, options.judgements)
     yield from measurement_section(result, options.judgements, knobs=knobs)
 
 
@@ -72,16 +72,10 @@ def _opening_blocks(
     result: Result,
     judgements: Sequence[Judgement],
     items: Sequence[Finding] = (),
-    knobs: Sequence[Knob] = (),
 ) -> Iterator[Block]:
-    """Yield the verdict, the mark and the key figures, what to fix first, bounds, failures and doubts."""
+    """Yield the verdict, the mark and the key figures, bounds, failures and doubts."""
     yield verdict_notice(result, judgements)
-    first = _promising(items)
-    yield from tiles(result, first)
-    if first is not None:
-        notice = finding_notice(result, first, knobs)
-        unknown = "" if first.saving is not None else " No measurement bounds what it saves."
-        yield replace(notice, code=f"fix first: {first.code}", text=f"{notice.text}{unknown}")
+    yield from tiles(result, _promising(items))
     yield from verdicts(judgements)
     yield from failures(result)
     yield from doubts(result)
@@ -182,7 +176,7 @@ Tile = tuple[str, str, str]
 
 
 def tiles(result: Result, first: Finding | None = None) -> Iterator[Table]:
-    """Yield the key figures, if there are at least two; with what to fix first, the mark before them."""
+    """Yield the key figures, if there are at least two; with something to try, the mark before them."""
     rows = (*_mark(first), *_times(result), *_rates(result), *_memory(result), *_size(result))
     if len(rows) > 1:
         yield Table(title="", columns=make_columns("", "", ""), rows=rows, tiles=True)
@@ -197,7 +191,7 @@ def _mark(first: Finding | None) -> Iterator[Tile]:
     """Yield what would stay of the present cost if the most promising finding saved all that it may."""
     if first is not None and first.saving is not None:
         saving = first.saving
-        note = f"up to {saving.high:.0%} of the {saving.of} may be saved: see fix first"
+        note = f"up to {saving.high:.0%} of the {saving.of} may be saved: see what to try"
         yield "mark", f"{100 * (1 - saving.high):.0f} of 100", note
 
 

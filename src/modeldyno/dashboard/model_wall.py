@@ -1,0 +1,94 @@
+"""The models measured last as cards: the newest figure of each, how it came to it, and whether it is well."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from modeldyno.base.metrics.metric import Query
+from modeldyno.base.report.blocks import Severity, shorten
+from modeldyno.base.stats.units import format_quantity
+from modeldyno.base.views.text import about_number, format_utc, shorten_text
+from modeldyno.dashboard.page import CHIPS, ModelCard, PageWall, address
+from modeldyno.profiling.views import lists
+from modeldyno.registry.canary import reading_tag
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from modeldyno.base.result.where import KeptNumber
+    from modeldyno.dashboard.page import Attention
+    from modeldyno.stores.interface import Entry, Store
+
+CARDS = 24
+"""Models that have a card, those measured last."""
+_HISTORY = 40
+"""Newest results of a model among which its curve is looked for."""
+_POINTS = 20
+"""Most results in a curve."""
+_TIME, _RATE = Query.parse("latency.p50"), Query.parse("throughput")
+_REFERENCE = reading_tag("").rstrip(":")
+_TEXT = 60
+
+
+def model_wall(store: Store, attention: Sequence[Attention]) -> Iterator[PageWall]:
+    """Yield the wall of the models measured last, those that need attention first; none without results."""
+    states = {name: one for one in reversed(attention) for name in (one.of.partition("/")[0], one.of)}
+    names = [one.name for one in store.names() if one.name != _REFERENCE][:CARDS]
+    cards = [card for name in names if (card := _card(store, name, states.get(name))) is not None]
+    if cards:
+        yield PageWall(title="Models", cards=tuple(sorted(cards, key=_urgency)))
+
+
+def _urgency(card: ModelCard) -> int:
+    """Return the place of a card by its state: what is broken, what is doubtful, what is well."""
+    if not card.state:
+        return 2
+    return CHIPS.get(card.state, Severity.NOTE) is not Severity.BROKEN
+
+
+def _card(store: Store, name: str, attention: Attention | None) -> ModelCard | None:
+    """Return the card of a model by its newest timed result, or by its newest one; None without any."""
+    entries = store.find(name=name, limit=_HISTORY)
+    if not entries:
+        return None
+    numbers = store.registry.numbers([entry.id for entry in entries], [str(_TIME), str(_RATE)])
+    timed = [entry for entry in entries if str(_TIME) in numbers.get(entry.id, {})]
+    newest, *_ = timed or entries
+    kept = numbers.get(newest.id, {})
+    settings = lists.settings_of([newest])[0]
+    figure = _format(kept.get(str(_TIME)), _TIME)
+    return ModelCard(
+        name=shorten_text(name, _TEXT),
+        address=address("trends", name=name) if len(timed) > 1 else address("results", newest.id),
+        figure=figure or shorten(newest.headline, _TEXT),
+        about=" · ".join(filter(None, ("median latency" if figure else "", settings))) or "analysed",
+        rate=_format(kept.get(str(_RATE)), _RATE),
+        when=format_utc(newest.created)[:16],
+        state="" if attention is None else attention.state,
+        change="" if attention is None else attention.change,
+        curve=tuple(_curve(newest, timed, numbers)),
+    )
+
+
+def _curve(
+    newest: Entry, timed: Sequence[Entry], numbers: Mapping[str, Mapping[str, KeptNumber]]
+) -> Iterator[float]:
+    """Yield the figure of the results that were measured as the newest one was, the oldest first."""
+    alike = [
+        entry
+        for entry in timed
+        if (entry.backend, entry.config, lists.settings_of([entry]))
+        == (newest.backend, newest.config, lists.settings_of([newest]))
+    ]
+    for entry in reversed(alike[:_POINTS]):
+        if (value := numbers[entry.id][str(_TIME)].raw) is not None:
+            yield value
+
+
+def _format(number: KeptNumber | None, query: Query) -> str:
+    """Format a number; one that too few samples certify is about what was seen."""
+    if number is None or number.raw is None:
+        return ""
+    if number.value is None:
+        return about_number(number.raw, query.unit)
+    return format_quantity(number.value, query.unit, 3)
