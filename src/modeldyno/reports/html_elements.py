@@ -98,16 +98,21 @@ _LOWEST = 3
 
 def _notice(block: Notice) -> str:
     if block.severity is Severity.VERDICT:
-        return f'<p class="verdict">{_verdict_html(block.text)}</p>\n'
+        mark, kind = ("", "") if block.outcome is None else (_sign(block.outcome), f" {block.outcome}")
+        return f'<p class="verdict{kind}">{mark}{_verdict_html(block.text)}</p>\n'
     if block.gain or block.risk:
         return _try(block)
     text = _text(block.text)
-    sign = f'<span class="sign" role="img" aria-label="{block.severity}">{_SIGNS[block.severity]}</span>'
+    sign = _sign(block.severity)
     code = f"<strong>{html.escape(block.code)}</strong>: " if block.code else ""
     tag = "code" if block.advises_command else "span"
     advice = f'<br><{tag} class="faint">{_options(_text(block.advice))}</{tag}>' if block.advice else ""
     log = f"<pre>{_options(html.escape(block.log))}</pre>" if block.log else ""
     return f'<li class="{block.severity}">{sign}{code}{text}{advice}{log}</li>\n'
+
+
+def _sign(severity: Severity) -> str:
+    return f'<span class="sign" role="img" aria-label="{severity}">{_SIGNS[severity]}</span>'
 
 
 def _try(block: Notice) -> str:
