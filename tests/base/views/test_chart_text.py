@@ -67,7 +67,7 @@ FOREST = Forest(
             PLOT,
             (
                 "Plot of latency against load. line: 2 points, load 1 to 2, latency 1.00 ms to 3.00 ms; "
-                "bound bound at 50.0 ms; bound knee at 2; shaded: warm-up."
+                "line bound at 50.0 ms; line knee at 2; shaded: warm-up."
             ),
         ),
         (
