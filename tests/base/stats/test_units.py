@@ -26,6 +26,7 @@ from modeldyno.base.stats.units import (
     format_change,
     format_changes,
     format_estimate,
+    format_number,
     format_quantity,
     join_units_unbroken,
     parse_bound,
@@ -340,3 +341,11 @@ def test_a_time_limit_may_be_text() -> None:
         read_time("soon", "max_time")
     with pytest.raises(RequestError, match=r"budget is 0 s: it must be more than 0"):
         read_time("0s", "budget")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.0, "0"), (0.25, "0.25"), (1200.0, "1,200"), (1e7, "1e+07"), (-2.5e-7, "-2.5e-07")]
+)
+def test_a_tick_is_a_short_number(value: float, text: str) -> None:
+    """With separators, and with an exponent where it would be long."""
+    assert format_number(value) == text

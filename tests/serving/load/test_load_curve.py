@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from math import inf
+
 import pytest
 
 from modeldyno.base.errors import RequestError
@@ -243,3 +245,42 @@ def test_a_percentile_that_is_no_claim_is_kept_as_a_hint() -> None:
     assert hint is not None
     assert hint.value == 0.01
     assert kept.find("service_time", "p99", "raw") is None
+
+
+def judged_ladder(*times: float | None) -> LoadCurve:
+    """Return a ladder of loads 1, 2, 3 and so on with these p99 in seconds; None of too few answers."""
+    bound = Constraint.parse("latency.p99 <= 50ms")
+    rungs = []
+    for load, time in enumerate(times, 1):
+        ends = Interval(low=0.0, high=inf) if time is None else Interval(low=time, high=time)
+        judgement = bound.on(Answer(query=bound.query, value=time, interval=ends))
+        rungs.append(LoadPoint(load=float(load), judgements=(judgement,)))
+    return LoadCurve(knob="concurrency", rungs=tuple(reversed(rungs)))
+
+
+@pytest.mark.parametrize(
+    ("times", "verdict", "held"),
+    [
+        ((0.01, 0.02, 0.06), Verdict.BROKEN, 2.0),
+        ((0.01, 0.06, 0.02), Verdict.BROKEN, 1.0),
+        ((0.06,), Verdict.BROKEN, None),
+        ((None, 0.02), Verdict.HELD, 2.0),
+        ((0.01, None), Verdict.UNDECIDED, 1.0),
+    ],
+)
+def test_a_bound_of_a_ladder_is_judged_by_all_loads(
+    times: tuple[float | None, ...], verdict: Verdict, held: float | None
+) -> None:
+    """Broken by any of them; undecided where the largest is, as smaller ones have fewer answers."""
+    ladder = judged_ladder(*times)
+    (bound,) = ladder.judged
+
+    assert ladder.verdict is bound.verdict is verdict
+    assert (None if bound.held is None else bound.held[0].load) == held
+    broken = sum(time is not None and time > 0.05 for time in times)
+    assert len(bound.of_verdict(Verdict.BROKEN)) == broken
+
+
+def test_a_ladder_without_bounds_holds() -> None:
+    """Nothing was asked of it."""
+    assert LoadCurve(knob="concurrency", rungs=()).verdict is Verdict.HELD
