@@ -395,6 +395,21 @@ def test_the_wall_has_a_card_for_each_model(tmp_path: Path) -> None:
     assert inspected.curve == ()
 
 
+def test_the_wall_of_a_store_with_many_results_of_one_model_has_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though none of them is among the newest results; the reference model has no card."""
+    monkeypatch.setattr("modeldyno.dashboard.model_wall._NEWEST", 3)
+    with plugins.store(f"sqlite:///{tmp_path}/store.db") as store:
+        put(store, a_result(id="a" * 12, name="old", created="2020-01-01"))
+        put(store, a_result(id="b" * 12, name="canary", created="2020-01-02"))
+        for number in range(4):
+            put(store, a_result(id=f"{number:02x}" * 6, name="busy"))
+        (wall,) = model_wall(store, [])
+
+    assert [card.name for card in wall.cards] == ["busy", "old"]
+
+
 def test_the_measurements_of_a_version_are_named_before_their_ids(tmp_path: Path) -> None:
     """What was measured leads to the document, and the answer of the version is the heading of its page."""
     with plugins.store(f"sqlite:///{tmp_path}/store.db") as store:

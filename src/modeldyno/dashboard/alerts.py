@@ -26,7 +26,7 @@ LOOKED = 60
 """Newest results among which failures are looked for."""
 _MODELS = 50
 """Models, last touched, whose bounds are looked at."""
-_MOST = 200
+_MOST = 100
 """Figures of a target that are looked at in each state."""
 _WHY = 100
 _EACH = 12

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from modeldyno.base.metrics.metric import Query
@@ -21,8 +22,10 @@ if TYPE_CHECKING:
 
 CARDS = 24
 """Models that have a card, those measured last."""
-_HISTORY = 40
-"""Newest results of a model among which its curve is looked for."""
+_NEWEST = 300
+"""Newest results, whose models have cards and curves: one question for all of them is quick."""
+_FEW = 6
+"""Fewer cards than that are filled up with models that were measured earlier."""
 _POINTS = 20
 """Most results in a curve."""
 _TIME, _RATE = Query.parse("latency.p50"), Query.parse("throughput")
@@ -33,10 +36,25 @@ _TEXT = 60
 def model_wall(store: Store, attention: Sequence[Attention]) -> Iterator[PageWall]:
     """Yield the wall of the models measured last, those that need attention first; none without results."""
     states = {name: one for one in reversed(attention) for name in (one.of.partition("/")[0], one.of)}
-    names = [one.name for one in store.names() if one.name != _REFERENCE][:CARDS]
-    cards = [card for name in names if (card := _card(store, name, states.get(name))) is not None]
+    by_name = _entries_by_name(store)
+    ids = [entry.id for entries in by_name.values() for entry in entries]
+    numbers = store.registry.numbers(ids, [str(_TIME), str(_RATE)]) if ids else {}
+    cards = [_card(entries, numbers, states.get(name)) for name, entries in by_name.items()]
     if cards:
         yield PageWall(title="Models", cards=tuple(sorted(cards, key=_urgency)))
+
+
+def _entries_by_name(store: Store) -> dict[str, list[Entry]]:
+    """Return the newest results of the models measured last, by model; not those of the reference model."""
+    newest = store.find(limit=_NEWEST)
+    by_name: dict[str, list[Entry]] = {}
+    for entry in newest:
+        if entry.name in by_name or len(by_name) < CARDS:
+            by_name.setdefault(entry.name, []).append(entry)
+    if len(by_name) < _FEW and len(newest) == _NEWEST:  # one model fills the list
+        earlier = (one.name for one in store.names() if one.name not in by_name)
+        by_name |= {name: [*store.find(name=name, limit=1)] for name in islice(earlier, _FEW)}
+    return {name: entries for name, entries in by_name.items() if entries and name != _REFERENCE}
 
 
 def _urgency(card: ModelCard) -> int:
@@ -46,20 +64,19 @@ def _urgency(card: ModelCard) -> int:
     return CHIPS.get(card.state, Severity.NOTE) is not Severity.BROKEN
 
 
-def _card(store: Store, name: str, attention: Attention | None) -> ModelCard | None:
-    """Return the card of a model by its newest timed result, or by its newest one; None without any."""
-    entries = store.find(name=name, limit=_HISTORY)
-    if not entries:
-        return None
-    numbers = store.registry.numbers([entry.id for entry in entries], [str(_TIME), str(_RATE)])
+def _card(
+    entries: Sequence[Entry], numbers: Mapping[str, Mapping[str, KeptNumber]], attention: Attention | None
+) -> ModelCard:
+    """Return the card of a model by its newest timed result, or by its newest one."""
     timed = [entry for entry in entries if str(_TIME) in numbers.get(entry.id, {})]
     newest, *_ = timed or entries
     kept = numbers.get(newest.id, {})
     settings = lists.settings_of([newest])[0]
     figure = _format(kept.get(str(_TIME)), _TIME)
+    of_many = address("trends", name=newest.name)
     return ModelCard(
-        name=shorten_text(name, _TEXT),
-        address=address("trends", name=name) if len(timed) > 1 else address("results", newest.id),
+        name=shorten_text(newest.name, _TEXT),
+        address=of_many if len(timed) > 1 else address("results", newest.id),
         figure=figure or shorten(newest.headline, _TEXT),
         about=" · ".join(filter(None, ("median latency" if figure else "", settings))) or "analysed",
         rate=_format(kept.get(str(_RATE)), _RATE),
@@ -74,13 +91,14 @@ def _curve(
     newest: Entry, timed: Sequence[Entry], numbers: Mapping[str, Mapping[str, KeptNumber]]
 ) -> Iterator[float]:
     """Yield the figure of the results that were measured as the newest one was, the oldest first."""
-    alike = [
+    settings = lists.settings_of([newest])
+    alike = (
         entry
         for entry in timed
-        if (entry.backend, entry.config, lists.settings_of([entry]))
-        == (newest.backend, newest.config, lists.settings_of([newest]))
-    ]
-    for entry in reversed(alike[:_POINTS]):
+        if (entry.backend, entry.config) == (newest.backend, newest.config)
+        and lists.settings_of([entry]) == settings
+    )
+    for entry in reversed(list(islice(alike, _POINTS))):
         if (value := numbers[entry.id][str(_TIME)].raw) is not None:
             yield value
 
