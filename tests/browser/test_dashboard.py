@@ -162,7 +162,7 @@ def test_a_page_follows_the_store(page: Any, address: str, store: Store) -> None
     page.goto(f"{address}/results")
     page.wait_for_timeout(1000)
     put(store, a_result(id="abcabcabcabc", created="2030-01-01"))
-    page.get_by_role("link", name="abcabc").wait_for(timeout=2000)
+    page.get_by_role("cell", name="abcabc").wait_for(timeout=2000)
 
     page.get_by_role("checkbox", name="abcabc").check()
     put(store, a_result(id="dededededede", created="2031-01-01"))
@@ -171,7 +171,7 @@ def test_a_page_follows_the_store(page: Any, address: str, store: Store) -> None
 
     page.get_by_role("checkbox", name="abcabc").uncheck()
     page.locator("h1").click()
-    page.get_by_role("link", name="dedede").wait_for(timeout=2000)
+    page.get_by_role("cell", name="dedede").wait_for(timeout=2000)
 
 
 def test_what_another_process_stores_appears(page: Any, address: str, store: Store) -> None:
@@ -186,7 +186,7 @@ def test_what_another_process_stores_appears(page: Any, address: str, store: Sto
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 
-    page.get_by_role("link", name="f00df0").wait_for(timeout=2000)
+    page.get_by_role("cell", name="f00df0").wait_for(timeout=2000)
 
 
 def test_a_load_is_seen_while_it_goes_on(page: Any, address: str, store: Store) -> None:
@@ -211,7 +211,7 @@ def test_a_load_is_seen_while_it_goes_on(page: Any, address: str, store: Store) 
                 captions.add(page.locator("caption").first.inner_text())
                 page.wait_for_timeout(200)
             assert load.wait() == 0
-    page.get_by_role("heading", name="Result", level=1).wait_for(timeout=10_000)
+    page.get_by_role("link", name="Results").and_(page.locator(".trail a")).wait_for(timeout=10_000)
 
     assert len(captions) >= 3
     assert page.messages == []
