@@ -171,16 +171,16 @@ def die_by_kill() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def use_up_processor_time(hard: int = 1) -> None:
-    """Spin up to a CPU time limit of one second, at which the kernel kills."""
-    resource.setrlimit(resource.RLIMIT_CPU, (1, hard))
+def use_up_processor_time(soft: int = 3, hard: int = 3) -> None:
+    """Spin up to a CPU time limit, at which the kernel kills: long beside the pause between two looks at it."""
+    resource.setrlimit(resource.RLIMIT_CPU, (soft, hard))
     while True:
         pass
 
 
 def use_up_processor_time_softly() -> None:
     """Spin up to a CPU time limit at which the kernel sends SIGXCPU."""
-    use_up_processor_time(hard=30)
+    use_up_processor_time(soft=1, hard=30)
 
 
 def close_all_files() -> float:

@@ -194,7 +194,10 @@ _DOUBT = 150
 
 def overview(result: Result, options: ViewOptions = PLAIN) -> Iterator[Block]:
     """Lay out a Result in brief; of inspections and one's own code all figures are shown."""
-    if is_inspection(result) or is_region_profile(result) or is_watched_block(result):
+    if is_region_profile(result) or is_watched_block(result):
+        yield from blocks(result, options)
+        return
+    if is_inspection(result):
         *shown, _ = blocks(result, options)
         yield from shown
         yield brief_facts(result)

@@ -57,10 +57,12 @@ def brief_results(result: Result, judgements: Sequence[Judgement]) -> Iterator[T
         or (m.row.section in _BRIEF and m.metric not in unasked)
         or (m.metric in _IF_ANY and m.value)
     ]
-    rows = [row for m in measurements if not m.scope for row in _rows(result, m, judgements)]
+    unscoped = [m for m in measurements if not m.scope or m.reported_statistic]
+    rows = [row for m in unscoped for row in _rows(result, m, judgements)]
     named = {str(j.constraint.query) for j in judgements}
     left_out = {f"latency.{statistic}" for statistic in _DETAILED - {*result.job.plan.percentiles}} - named
-    rows = [row for row in rows if row[0] not in left_out]
+    reported = {f"{m.metric}.{m.reported_statistic}" for m in measurements if m.reported_statistic}
+    rows = [row for row in rows if row[0] not in left_out - reported]
     if rows:
         yield _table("", tuple(map(_shorten_note, rows)))
 
@@ -179,8 +181,8 @@ def _foreign_row(result: Result, measurement: Measurement) -> tuple[str, str, st
     claimed = result.ask(query).value is not None
     value, interval = estimate(number(measurement)[0], None, measurement.row.unit)
     if claimed:
-        return str(query), value, interval, "reported without samples"
-    return str(query), f"about {value}", interval, "no samples, not certified"
+        return str(query), value, interval, "reported, without samples"
+    return str(query), f"about {value}", interval, "not certified, no samples"
 
 
 def _at_least(interval: Interval | None, unit: str) -> str:
