@@ -172,7 +172,7 @@ def die_by_kill() -> None:
 
 
 def use_up_processor_time(soft: int = 3, hard: int = 3) -> None:
-    """Spin up to a CPU time limit, at which the kernel kills: long beside the pause between two looks at it."""
+    """Spin up to a CPU time limit, at which the kernel kills; long beside the pause between two readings."""
     resource.setrlimit(resource.RLIMIT_CPU, (soft, hard))
     while True:
         pass
