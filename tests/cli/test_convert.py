@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 
-GENERATOR = np.random.default_rng(0)
-
 
 def write(
     path: Path, nodes: list[Any], weights: dict[str, Any], x: tuple[Any, ...], y: tuple[Any, ...]
@@ -41,7 +39,8 @@ def write(
 
 
 def weight(*shape: int) -> Any:
-    return GENERATOR.standard_normal(shape).astype(np.float32)
+    """Return normal numbers that depend on their shape alone, whichever tests ran before."""
+    return np.random.default_rng(shape).standard_normal(shape).astype(np.float32)
 
 
 def test_a_magnitude_that_makes_an_index_leave_its_table_is_left_out(
