@@ -70,7 +70,10 @@ def measure_by_hand(end: float) -> int:
 
 
 def figures_a_minute(workers: int, *, by_hand: bool, options: argparse.Namespace) -> dict[str, float]:
-    """Let workers do a queue; return the rate between the first and the last figure, and the commands."""
+    """Let workers do a queue; return the rate once each worker has done a task, and the commands.
+
+    The first task of a worker loads what the later ones find loaded, and they take turns.
+    """
     with tempfile.TemporaryDirectory(prefix="rates-") as folder, ExitStack() as stack:
         os.environ["MODELDYNO_STORE"] = f"sqlite:///{folder}/store.db"
         os.environ["XDG_DATA_HOME"] = folder
@@ -92,10 +95,10 @@ def figures_a_minute(workers: int, *, by_hand: bool, options: argparse.Namespace
     ended = Counter(event.detail["task"] for event in events if event.kind == "task.done")
     if max(ended.values(), default=0) > 1:
         raise SystemExit(f"a task was done twice: {ended.most_common(1)}")
-    span = max(times) - min(times) if times else 0.0
+    later = [each - times[workers - 1] for each in times[workers:]]
     kinds = Counter(event.kind for event in events)
     return {
-        "rate": 60 * (len(times) - times.count(times[0])) / span if span else 0.0,
+        "rate": 60 * len(later) / later[-1] if later else 0.0,
         "not done": options.tasks - len(ended),
         "commands": commands,
         "put off": kinds["task.deferred"],
