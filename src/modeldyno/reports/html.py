@@ -80,7 +80,7 @@ def _style() -> str:
 
 
 def lay_out(blocks: Iterable[Block], *, title: str, foot: str = "") -> str:
-    """Write blocks as a page; on paper, each sheet has the foot and its number."""
+    """Write blocks as a page that begins with the foot; on paper, each sheet has it, too, and its number."""
     body = write_body(blocks)
     scripts = [_page_file(name) for name in body.scripts]
     library = _page_file(body.library) if body.library else ""
@@ -90,6 +90,7 @@ def lay_out(blocks: Iterable[Block], *, title: str, foot: str = "") -> str:
         f"default-src 'none'; script-src {allowed}; style-src {_digest(style)}; "
         "base-uri 'none'; form-action 'none'"
     )
+    subject = f'<p class="subject">{html.escape(foot)}</p>\n' if foot else ""
     data = f'<script type="application/json" id="pictures">{body.charts}</script>\n' if body.charts else ""
     if library:
         data += f'<script type="text/plain" id="library">{library}</script>\n'
@@ -100,7 +101,7 @@ def lay_out(blocks: Iterable[Block], *, title: str, foot: str = "") -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n'
         f"<title>{html.escape(title)}</title>\n<style>{style}</style>\n</head>\n<body>\n"
-        f"{body.contents}<main>\n{body.elements}</main>\n"
+        f"{body.contents}<main>\n{subject}{body.elements}</main>\n"
         f"<footer>Written by ModelDyno. {_PROMISE}</footer>\n{script_elements}</body>\n</html>\n"
     )
 
@@ -150,10 +151,17 @@ def _write_section(number: int, part: Sequence[Block], drawn: list[Picture], lin
         drawn.append(picture)
         return html_elements.figure(picture, len(drawn) - 1)
 
+    heading = part[0] if part else None
+    if isinstance(heading, Heading) and heading.folded:
+        # The id is within, so that a link to it opens the part.
+        title = "".join(html_elements.write_elements([heading], place_picture, links)).strip()
+        body = "".join(html_elements.write_elements(part[1:], place_picture, links))
+        return (
+            f'<section><details class="folded part"><summary>{title}</summary>\n'
+            f'<div id="part-{number}">\n{body}</div></details></section>\n'
+        )
     body = "".join(html_elements.write_elements(part, place_picture, links))
-    if not number:
-        return body
-    return f'<section id="part-{number}">\n{body}</section>\n'
+    return f'<section id="part-{number}">\n{body}</section>\n' if number else body
 
 
 # --- files of a page -----------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from modeldyno.base.report.blocks import Align, Block, Heading, Notice, Severity
 from modeldyno.base.report.charts import Bins, Plot
 from modeldyno.base.stats.units import format_axis, join_units_unbroken
 from modeldyno.base.views.chart_text import chart_numbers, describe_chart
+from modeldyno.base.views.text import trust_name
 from modeldyno.reports.interface import TableLinks
 
 if TYPE_CHECKING:
@@ -64,10 +65,15 @@ _WRAPPERS = {
 
 
 def _doubts_summary(doubts: Sequence[Block]) -> str:
-    """Open a collapsible list of doubts whose summary names their codes."""
-    codes = dict.fromkeys(doubt.code for doubt in doubts if isinstance(doubt, Notice) and doubt.code)
-    named = html.escape(", ".join(codes))
-    return f'<details class="doubts"><summary>{len(doubts)} doubts: {named}</summary>\n'
+    """Open a collapsible list of doubts, which are sorted, whose summary tells the first and names the others.
+
+    A level of trust stands before it.
+    """
+    first, *others = (doubt for doubt in doubts if isinstance(doubt, Notice))
+    codes = ", ".join(dict.fromkeys(doubt.code for doubt in others))
+    name = html.escape(trust_name(doubt.code for doubt in (first, *others)))
+    told = _text(f"{first.text.rstrip('.')}; {len(others)} more: {codes}")
+    return f'<details class="doubts"><summary><strong>{name}</strong>: {told}</summary>\n'
 
 
 def _group_kind(block: Block) -> str:

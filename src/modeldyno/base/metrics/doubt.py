@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from modeldyno.base.stats.units import CORES, RATE, SECONDS, format_quantity
@@ -23,81 +24,121 @@ _CONTRADICTION = 1.5
 """Factor between latency and throughput from which on they contradict each other."""
 
 HOST_TIMES = "host-times"
-CODES: dict[str, str] = {
-    "one-process": "A claim rests on one process: the variation between starts is not measured.",
-    "few-processes": "Fewer than five processes: too few to show the variation between starts.",
-    "few-samples": "A requested percentile has too few effective samples to be certified.",
-    "drift": "A trend or a level shift is left in the steady samples.",
-    "unsettled": "The warm-up ended by its time limit before the times had settled.",
-    "time-limit": "Measuring ended by its time limit before the interval was narrow enough.",
-    "noise-floor": "More samples stopped making the interval narrower.",
-    "sample-limit": "Measuring ended by its limit of samples before the interval was narrow enough.",
-    "out-of-time": "The time of the command was up before everything requested was measured.",
-    "interrupted": "The run was interrupted; the measurements up to then were kept.",
-    "governor": "The frequency of the processor is not held at its highest.",
-    "busy-machine": "The machine had other work when the measurement began.",
-    "faulty-plugin": "A plugin of another package, which every run asks, could not be used.",
-    "interference": "Other processes used the same cores during the timed pass.",
-    "outside-pin": "The process used more cores than it was pinned to.",
-    "inconsistent": "Latency and throughput, measured one after the other, contradict each other.",
-    "steal": "The hypervisor gave time of these cores to other virtual machines.",
-    "unwatched": "The side process could not run, so noise and memory are not known.",
-    "oversubscribed": "More threads were requested than there are cores.",
-    "no-interval": "A verdict rests on a single observation, which has no interval.",
-    "assumed-batch": "What of an example is the batch was assumed: its first axis, or nothing of a dict.",
-    "assumed-sizes": "Inputs have free sizes that were not given; sizes that the model accepts were assumed.",
-    "unchecked-output": "The output contains nothing that could be checked for NaN.",
-    "changed-inputs": "A call changed its inputs in place, so that later calls got other values.",
-    "nondeterministic": "Equal inputs gave different outputs.",
-    "shapes-vary": "Equal inputs gave outputs of different shapes.",
-    "not-finite": "An array of the output contained only minus infinity.",
+DISCREDITING: dict[str, str] = {
     "beyond-peak": "A call would do more operations per second than the machine can do.",
     "answers-repeat": "Inputs that were seen before are answered faster than new ones.",
     "lazy-output": "The work of a call is done, or waited for, when its output is read.",
     "deferred-work": "Work goes on after the calls: in threads, or when their outputs are given up.",
     "earlier-output": "A call returned what belongs to the input of another one.",
+    "replaced-clock": "The clock that the code sees was replaced; times were taken by ModelDyno's own.",
+    "forked": "The model's process was forked during a call, and both copies returned from it.",
+    "inconsistent": "Latency and throughput, measured one after the other, contradict each other.",
+    "little-law": "Rate, time of a request and requests in flight contradict each other: no rate is told.",
+    "account-differs": "The server's own account contradicts what the client measured.",
+    "unasked-precision": "The runtime computed in another precision than the model's, of its own accord.",
+    "other-backend": "Another backend ran the model than its configuration names: ModelDyno's runner.",
+    "changed-inputs": "A call changed its inputs in place, so that later calls got other values.",
+    "client-limited": "The client set the pace: nothing is known of the server.",
+    "saturated": "The load exceeds what the server can do: its latency has no steady value.",
+    "short-load": "The steady window is shorter than two long answers: the rates of the load are withheld.",
+    "model-changed": "The study or load series was resumed although the model had changed.",
+    "hardware-changed": "The study or load series was resumed although the machine had changed.",
+    "unlike-hardware": "The candidates were measured on different hardware.",
+    "unlike-inputs": "The candidates were run with different inputs.",
+    "unlike-outputs": "The candidates do not return the same outputs.",
+}
+"""What was measured may not be the work, the machine or the load that the figures are read as."""
+DISTURBING: dict[str, str] = {
+    "interference": "Other processes used the same cores during the timed pass.",
+    "steal": "The hypervisor gave time of these cores to other virtual machines.",
+    "throttled": "A device lowered its own clocks during the timed pass.",
+    "paging": "The timed pass had to wait for pages of memory from a disk.",
+    "shared-device": "Processes other than the model's used its device during the timed pass.",
+    "foreign-requests": "The server answered other clients while it was measured.",
+    "foreign-models": "The server had other models loaded, which may have worked at the same time.",
+    "outside-pin": "The process used more cores than it was pinned to.",
+    "oversubscribed": "More threads were requested than there are cores.",
+    "busy-machine": "The machine had other work when the measurement began.",
+    "unwatched": "The side process could not run, so noise and memory are not known.",
+    "governor": "The frequency of the processor is not held at its highest.",
+    "interrupted": "The run was interrupted; the measurements up to then were kept.",
+    "out-of-time": "The time of the command was up before everything requested was measured.",
+    "process-failed": "Some of the fresh processes failed; the numbers are of the others.",
+    "failed-requests": "Some requests were not answered well; they are not in the latency.",
+    "unanswered": "The time was up before some requests were answered: the slowest are not in the latency.",
+    "sent-late": "Some requests were sent late: the tail of the latency is not the server's alone.",
+    "repeated-request": "All requests were identical, so that a cache may have answered them.",
     "constant-output": "Different inputs gave the same output.",
     "coarse-output": "All values of an output of float32 are those of a 16-bit format.",
     "rows-repeat": "Rows of an output repeat at the same places, whatever the rows of the input are.",
-    "replaced-clock": "The clock that the code sees was replaced; times were taken by ModelDyno's own.",
-    "forked": "The model's process was forked during a call, and both copies returned from it.",
+    "few-samples": "A requested percentile has too few effective samples to be certified.",
+    "drift": "A trend or a level shift is left in the steady samples.",
+    "unsettled": "The warm-up ended by its time limit before the times had settled.",
+    "noise-floor": "More samples stopped making the interval narrower.",
+    "time-limit": "Measuring ended by its time limit before the interval was narrow enough.",
+    "sample-limit": "Measuring ended by its limit of samples before the interval was narrow enough.",
+    "timer-bound": "Calls are so short that the cost of reading the clock shows in them.",
+    "no-interval": "A verdict rests on a single observation, which has no interval.",
+    "one-process": "A claim rests on one process: the variation between starts is not measured.",
+    "few-processes": "Fewer than five processes: too few to show the variation between starts.",
+    "assumed-batch": "What of an example is the batch was assumed: its first axis, or nothing of a dict.",
+    "assumed-sizes": "Inputs have free sizes that were not given; sizes that the model accepts were assumed.",
+    "software-changed": "Since the first trial of the study, or load of the series, versions have changed.",
+    "unlike-cores": "The candidates ran on different cores of one processor.",
+    "measured-differently": "A metric was measured differently on the two sides, and not compared.",
+    "not-in-turns": "The candidates were measured at different times.",
+    "not-explored": "A search ended before values of its axes were tried: nothing is known of them.",
+    "not-ranked": "Configurations have no rank, as their times are not those of the model's work.",
+    "unverified": "The best was not measured again; the best of several tends to look too good.",
+    "study-winner": "It is the best of a study, chosen for its figures (selection bias).",
+    "imported": "Another tool measured it: the machine and its other load are not known.",
+    "from-send": "Another tool counted times from the sending of a request, not from when it was due.",
+    "no-samples": "Another tool reported figures without their samples: they have no interval.",
+    "whole-load": "The numbers of a load include its first and last requests.",
+    "other-definition": "Another tool defines this metric differently.",
+}
+"""The figures are of the work, but others disturbed it, or they are uncertain, assumed or not comparable."""
+INCIDENTAL: dict[str, str] = {
+    "faulty-plugin": "A plugin of another package, which every run asks, could not be used.",
     "leak": "Calls left something behind: memory, objects, files, sockets, threads or processes.",
-    "process-memory-only": "The backend's allocator reports nothing: only the process's memory is known.",
-    "not-isolated": "The model ran inside the calling process.",
+    "nondeterministic": "Equal inputs gave different outputs.",
+    "shapes-vary": "Equal inputs gave outputs of different shapes.",
+    "not-finite": "An array of the output contained only minus infinity.",
+    "unchecked-output": "The output contains nothing that could be checked for NaN.",
     "random-weights": "The weights are random: the cost is representative, the outputs are not.",
     "factory-ran": "The function that creates the model takes long, and was run unchanged to analyse it.",
-    "not-evaluated": "A metric of labelled samples could not be computed; the others were.",
-    "timer-bound": "Calls are so short that the cost of reading the clock shows in them.",
-    "traced-operators": "Operators of some calls were recorded, which makes those calls slower.",
-    "traced-memory": "Allocations of Python objects were traced, which slowed the code down.",
-    "repeated-data": "There was less data than the batches needed, so some was used again.",
     "padded": "Texts are padded to the longest of all: every call takes as long as that one.",
-    "uncounted": "Some operators have no formula: their cost is bounded, not counted.",
-    "unread-weights": "The file holds weights that no operator reads; they are not counted.",
-    "assumed-branch": "The code reads values unknown to the analysis; they, and so a branch, were assumed.",
+    "repeated-data": "There was less data than the batches needed, so some was used again.",
+    "not-isolated": "The model ran inside the calling process.",
+    "not-evaluated": "A metric of labelled samples could not be computed; the others were.",
+    "reused": "It was measured for another study of the same model, machine, software and settings.",
+    "thinned": "There were more samples than are kept: the times are those of a random sample of them.",
+    "completed-config": "A configuration does not declare the model's tensors; they were read from its file.",
+    "unexplained": "No time was left to compare outputs or to explain the changes.",
+    "process-memory-only": "The backend's allocator reports nothing: only the process's memory is known.",
     "largest-batch": "No largest batch was found for the memory, or memory is not what limits it.",
     "sizes-left-out": "Some of the requested sizes cannot be analysed.",
     "beyond-limit": "A size exceeds the limit that the model declares.",
+    "uncounted": "Some operators have no formula: their cost is bounded, not counted.",
+    "unread-weights": "The file holds weights that no operator reads; they are not counted.",
+    "assumed-branch": "The code reads values unknown to the analysis; they, and so a branch, were assumed.",
+    "as-stored": "The analysis is of the weights as stored; the model that ran was converted.",
+    "not-analysed": "The model could not be analysed statically.",
     "busy-peaks": "The peaks of this machine were measured beside other work, and may be too low.",
     "unmeasured-peaks": "The peaks of a device could not be measured, so that bounds on it are not known.",
-    "as-stored": "The analysis is of the weights as stored; the model that ran was converted.",
-    "unasked-precision": "The runtime computed in another precision than the model's, of its own accord.",
-    "not-analysed": "The model could not be analysed statically.",
-    "no-such-layer": "Some requested layer names match no path and no class of a module.",
-    HOST_TIMES: "Layers were timed on the host, which does not wait for the device in each of them.",
-    "unseen-layers": "Modules could not be traced one by one.",
-    "other-backend": "Another backend ran the model than its configuration names: ModelDyno's runner.",
-    "completed-config": "A configuration does not declare the model's tensors; they were read from its file.",
-    "foreign-models": "The server had other models loaded, which may have worked at the same time.",
-    "negative-hop": "A part of an explained latency came out surely below zero, although it adds work.",
-    "large-rest": "Much of an explained latency is in the rests, which no hop explains.",
     "parts-differ": "The times of the layers do not add up to that of an untraced call.",
     "other-pace": "The layers were timed while calls took another time than in the timed pass.",
     "unattributed": "Much of the time of a call is spent in no module.",
     "overlapping": "Own times of modules came out negative and were set to zero.",
-    "shared-device": "Processes other than the model's used its device during the timed pass.",
-    "throttled": "A device lowered its own clocks during the timed pass.",
-    "paging": "The timed pass had to wait for pages of memory from a disk.",
+    HOST_TIMES: "Layers were timed on the host, which does not wait for the device in each of them.",
+    "no-such-layer": "Some requested layer names match no path and no class of a module.",
+    "unseen-layers": "Modules could not be traced one by one.",
+    "traced-operators": "Operators of some calls were recorded, which makes those calls slower.",
+    "traced-memory": "Allocations of Python objects were traced, which slowed the code down.",
+    "not-followed": "The data could not be traced through a call: needless copies are unknown.",
+    "no-trace": "The requested trace could not be written.",
+    "negative-hop": "A part of an explained latency came out surely below zero, although it adds work.",
+    "large-rest": "Much of an explained latency is in the rests, which no hop explains.",
     "unread-energy": "The energy of a region of code was asked for, and no counter could be read.",
     "unknown-carbon": "The carbon of an inference is unknown, as power or rate could not be read.",
     "assumed-power": "Carbon follows from a power that the user has assumed, not from a reading.",
@@ -105,48 +146,16 @@ CODES: dict[str, str] = {
     "short-window": "The timed pass was too short for the energy source; no energy is reported.",
     "at-idle-power": "The devices drew no more than before the model was loaded; no energy is reported.",
     "context-drift": "The time of a token changes with the length of its context.",
-    "not-followed": "The data could not be traced through a call: needless copies are unknown.",
-    "no-trace": "The requested trace could not be written.",
-    "saturated": "The load exceeds what the server can do: its latency has no steady value.",
-    "client-limited": "The client set the pace: nothing is known of the server.",
-    "short-load": "The steady window is shorter than two long answers: the rates of the load are withheld.",
-    "little-law": "Rate, time of a request and requests in flight contradict each other: no rate is told.",
-    "thinned": "There were more samples than are kept: the times are those of a random sample of them.",
-    "sent-late": "Some requests were sent late: the tail of the latency is not the server's alone.",
-    "failed-requests": "Some requests were not answered well; they are not in the latency.",
-    "unanswered": "The time was up before some requests were answered: the slowest are not in the latency.",
-    "foreign-requests": "The server answered other clients while it was measured.",
-    "account-differs": "The server's own account contradicts what the client measured.",
     "no-account": "The server reports nothing about its own work.",
-    "repeated-request": "All requests were identical, so that a cache may have answered them.",
     "fields-not-sent": "The file of requests has more about them than what was sent.",
     "not-in-pieces": "A streamed answer came whole, or its pieces have no text: no token has a time.",
     "no-token-counts": "The server did not count the tokens of its answers: their rate is not known.",
     "fewer-tokens": "The answers have fewer tokens than were asked for.",
     "trace-reduced": "The trace has more about its requests than when they were due, which was not used.",
-    "model-changed": "The study or load series was resumed although the model had changed.",
-    "hardware-changed": "The study or load series was resumed although the machine had changed.",
-    "software-changed": "Since the first trial of the study, or load of the series, versions have changed.",
-    "unlike-hardware": "The candidates were measured on different hardware.",
-    "unlike-cores": "The candidates ran on different cores of one processor.",
-    "unlike-inputs": "The candidates were run with different inputs.",
-    "unlike-outputs": "The candidates do not return the same outputs.",
-    "unexplained": "No time was left to compare outputs or to explain the changes.",
-    "measured-differently": "A metric was measured differently on the two sides, and not compared.",
-    "not-in-turns": "The candidates were measured at different times.",
-    "not-explored": "A search ended before values of its axes were tried: nothing is known of them.",
-    "not-ranked": "Configurations have no rank, as their times are not those of the model's work.",
-    "unverified": "The best was not measured again; the best of several tends to look too good.",
-    "reused": "It was measured for another study of the same model, machine, software and settings.",
-    "study-winner": "It is the best of a study, chosen for its figures (selection bias).",
-    "imported": "Another tool measured it: the machine and its other load are not known.",
-    "from-send": "Another tool counted times from the sending of a request, not from when it was due.",
-    "no-samples": "Another tool reported figures without their samples: they have no interval.",
-    "whole-load": "The numbers of a load include its first and last requests.",
-    "other-definition": "Another tool defines this metric differently.",
-    "process-failed": "Some of the fresh processes failed; the numbers are of the others.",
 }
-"""Every doubt that ModelDyno raises, by its short stable code."""
+"""A figure beside the main ones is rough or lacking, or something is good to know."""
+CODES = {**DISCREDITING, **DISTURBING, **INCIDENTAL}
+"""Every doubt that ModelDyno raises, by its short stable code, the most serious first."""
 
 
 EXPECTED = frozenset({"not-isolated"})
@@ -155,6 +164,15 @@ EXPECTED = frozenset({"not-isolated"})
 
 OTHER_WORK = frozenset({"constant-output", "coarse-output", "rows-repeat"})
 """Codes of doubts about what is computed: the time is right, but is compared with that of no other work."""
+
+
+class Trust(StrEnum):
+    """How far the main figures can be trusted, as the doubts about them say."""
+
+    LOW = "low"
+    LIMITED = "limited"
+    UNAFFECTED = "unaffected"
+    """Doubts, if any, are about other figures."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,6 +253,22 @@ def noise_doubts(foreign: float, steal: float) -> Iterator[Doubt]:
             seen=f"the hypervisor took {format_quantity(steal, CORES, 2)} away",
             advice="use a machine that is not shared, or pool fresh processes with `processes=5`",
         )
+
+
+def trust(codes: Iterable[str]) -> Trust:
+    """Say how far the main figures can be trusted; a code that a plugin has added disturbs them."""
+    serious = {*codes} - INCIDENTAL.keys()
+    if serious & DISCREDITING.keys():
+        return Trust.LOW
+    return Trust.LIMITED if serious else Trust.UNAFFECTED
+
+
+def seriousness(code: str) -> int:
+    """Return the rank of a doubt: 0 for the most serious one."""
+    return _RANKS.get(code, len(DISCREDITING))
+
+
+_RANKS = {code: rank for rank, code in enumerate(CODES)}
 
 
 def noteworthy_doubts(doubts: Iterable[Doubt]) -> Iterator[Doubt]:

@@ -194,6 +194,8 @@ class Heading(Printable):
     title: str
     level: int = 1
     """1 for a part of a report, 2 for a part of that."""
+    folded: bool = False
+    """Whether a page shows only the title of a part of level 1 until somebody opens it."""
 
 
 Block: TypeAlias = "Notice | Table | Heading | Picture"

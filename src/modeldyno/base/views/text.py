@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.base.job.input_spec import BATCH
 from modeldyno.base.job.knob import BATCH_SIZE
+from modeldyno.base.metrics.doubt import Trust, seriousness, trust
 from modeldyno.base.metrics.measurement import Distribution, Interval, Measurement
 from modeldyno.base.metrics.metric import METRICS, ReportSection
 from modeldyno.base.option_spelling import spell_for_command_line
@@ -100,24 +101,34 @@ def list_codes(codes: Iterable[str]) -> str:
 
 
 def doubts_in_a_line(
-    codes: Sequence[str], command: str, *, model: str = "", more: str = "", limit: int = TEXT_LIMIT
+    doubts: Sequence[Doubt], command: str, *, model: str = "", more: str = "", limit: int = TEXT_LIMIT
 ) -> Notice:
-    """Tell doubts, of a `model` if it is named, in a line: ``2 doubts: time-limit, drift; -v explains them``.
+    """Tell doubts in a line, the most serious one first: ``trust limited: a trend is left; 1 more: steal``.
 
     Args:
-        codes: at least one.
+        doubts: at least one.
         command: the option or the command that tells each with its sentence.
         model: whose doubts they are, where a page is about several.
         more: what the command does besides, such as ``and shows all figures``.
         limit: most characters of the line after its beginning.
     """
-    number = count(len(codes), "doubt")
-    explains = f"{command} explains {'it' if len(codes) == 1 else 'them'}{more and f', {more}'}"
+    first, *others = sorted(doubts, key=lambda doubt: seriousness(doubt.code))
+    name = trust_name(doubt.code for doubt in doubts)
+    explains = f"; {command} explains {'them' if others else 'it'}{more and f', {more}'}"
+    text = shorten_message(first.seen.rstrip("."), limit // 2 if others else limit)
+    if others:
+        text += f"; {len(others)} more: {list_codes(doubt.code for doubt in others)}"
     return Notice(
         severity=Severity.DOUBT,
-        code=f"{model}: {number}" if model else number,
-        text=shorten_text(f"{list_codes(codes)}; {explains}", limit),
+        code=f"{model}: {name}" if model else name,
+        text=f"{shorten_text(text, limit - len(explains))}{explains}",
     )
+
+
+def trust_name(codes: Iterable[str]) -> str:
+    """Name doubts by how far the figures can be trusted: ``trust limited``; else ``doubts``."""
+    level = trust(codes)
+    return "doubts" if level is Trust.UNAFFECTED else f"trust {level}"
 
 
 def factor(times: float, digits: int = 3) -> str:

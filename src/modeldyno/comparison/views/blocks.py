@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf, isfinite
 from typing import TYPE_CHECKING
 
-from modeldyno.base.metrics.doubt import CODES
+from modeldyno.base.metrics.doubt import CODES, seriousness
 from modeldyno.base.metrics.metric import METRICS
 from modeldyno.base.option_spelling import spell_for_command_line
 from modeldyno.base.report.blocks import Block, Column, Notice, Severity, Table, make_table, note, shorten
@@ -250,15 +250,15 @@ def _doubts(
         message, advice = spell_for_command_line(doubt.seen), spell_for_command_line(doubt.advice)
         yield Notice(severity=Severity.DOUBT, code=doubt.code, text=message, advice=advice)
     by_side = [
-        (name, tuple(dict.fromkeys(doubt.code for doubt in result.doubts)))
+        (name, {doubt.code: doubt for doubt in reversed(result.doubts)})
         for result, name in zip((baseline, contrast.candidate), names, strict=True)
     ]
-    if not everything and {*by_side[0][1]} == {*by_side[1][1]}:
+    if not everything and by_side[0][1].keys() == by_side[1][1].keys():
         by_side = [("both", by_side[0][1])]
-    for name, codes in by_side:
-        if codes and not everything:
-            yield doubts_in_a_line(codes, "--all", model=name)
-        for code in codes if everything else ():
+    for name, by_code in by_side:
+        if by_code and not everything:
+            yield doubts_in_a_line(tuple(by_code.values()), "--all", model=name)
+        for code in sorted(by_code, key=seriousness) if everything else ():
             text = f"{name}: {CODES.get(code, 'see its result')}"
             yield Notice(severity=Severity.DOUBT, code=code, text=text)
 

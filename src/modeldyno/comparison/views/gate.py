@@ -85,9 +85,8 @@ def _notes(report: GateReport) -> Iterator[Notice]:
     for doubt in dict.fromkeys(report.doubts):
         message = clean(spell_for_command_line(doubt.seen))
         yield Notice(severity=Severity.DOUBT, code=doubt.code, text=shorten(message, _LINE))
-    codes = tuple(dict.fromkeys(doubt.code for doubt in report.result.doubts))
-    if codes:
-        yield doubts_in_a_line(codes, f"modeldyno show {report.result.id[:6]}")
+    if report.result.doubts:
+        yield doubts_in_a_line(report.result.doubts, f"modeldyno show {report.result.id[:6]}")
 
 
 def _undecided_note(report: GateReport) -> tuple[str, ...]:

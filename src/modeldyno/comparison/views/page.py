@@ -52,7 +52,7 @@ def page(comparison: Comparison, options: ViewOptions = PLAIN) -> Iterator[Block
             if not isinstance(block, Notice):
                 yield from fold_unchanged(block)
     for result, name in zip(results, names, strict=True):
-        yield Heading(title=f"{name} in detail")
+        yield Heading(title=f"{name} in detail", folded=True)
         yield from result_page.parts(result, level=2)
         yield from result_page.measurement_section(result, level=2, knobs=options.knobs(result.job.backend))
 

@@ -256,7 +256,7 @@ def _doubts(explanation: Explanation, *, verbose: bool) -> Iterator[Notice]:
                 advice=spell_for_command_line(doubt.advice),
             )
     elif all_doubts:
-        yield doubts_in_a_line([doubt.code for _, doubt in all_doubts], "-v")
+        yield doubts_in_a_line([doubt for _, doubt in all_doubts], "-v")
 
 
 _MISSING_NAMES = {ECHO: "no echo"}

@@ -7,7 +7,7 @@ from math import isfinite
 from typing import TYPE_CHECKING
 
 from modeldyno.base.metrics.constraints import Verdict
-from modeldyno.base.metrics.doubt import CODES
+from modeldyno.base.metrics.doubt import CODES, Doubt, seriousness
 from modeldyno.base.metrics.measurement import LITTLE_LAW, RATES_OF_LOADS, SHORT_LOAD
 from modeldyno.base.metrics.metric import COSTS
 from modeldyno.base.option_spelling import spell_for_command_line
@@ -76,9 +76,10 @@ def blocks(study: Study, options: ViewOptions = PLAIN, ranked: Ranking | None = 
 def _doubts(study: Study, row: RankedConfiguration, options: ViewOptions) -> Iterator[Notice]:
     """Yield the doubts about a configuration: several in a line, with `verbose` each with its sentence."""
     telling = study.candidates[key(row.point)].quoted_trials
-    codes = row.doubts[:_DOUBTS]
+    codes = sorted(row.doubts, key=seriousness)[:_DOUBTS]
     if len(codes) > 1 and options.stored and not options.verbose:
-        yield doubts_in_a_line(row.doubts, f"modeldyno show {study.id[:6]} -v")
+        told = [Doubt(code=code, seen=_begin_small(CODES.get(code, code)), advice="") for code in row.doubts]
+        yield doubts_in_a_line(told, f"modeldyno show {study.id[:6]} -v")
         return
     for code in codes:
         doubted = [trial for trial in telling if code in trial.doubts]
@@ -90,6 +91,10 @@ def _doubts(study: Study, row: RankedConfiguration, options: ViewOptions) -> Ite
             text=CODES.get(code, "See the result of the trial.").removesuffix(".") + share,
             advice=f"modeldyno show {result_id}" if result_id else "",
         )
+
+
+def _begin_small(sentence: str) -> str:
+    return f"{sentence[:1].lower()}{sentence[1:]}"
 
 
 def _search_doubts(study: Study, ranked: Ranking, *, stored: bool) -> Iterator[Notice]:

@@ -79,7 +79,7 @@ def page(study: Study, options: ViewOptions = PLAIN, ranked: Ranking | None = No
         yield Heading(title="Chosen charts")
         yield from plots_of(study, best_and_default(ranked), chosen, options, required=bool(options.plots))
     if ranked.rows:
-        yield Heading(title="Every configuration")
+        yield Heading(title="Every configuration", folded=True)
         yield from all_configurations(study, ranked)
     yield from (block for block in blocks if isinstance(block, Table) and block.title == UNMEASURED)
     for row in best_and_default(ranked):
@@ -145,7 +145,7 @@ def _winner(study: Study, row: RankedConfiguration, options: ViewOptions) -> Ite
         title = f"{row.configuration} in detail"
     else:
         title = "The default in detail" if row.default else f"Rank {row.rank} in detail"
-    yield Heading(title=title)
+    yield Heading(title=title, folded=not options.configurations)
     if subtitle := format_point(study.resolved(row.point)) if row.default else configuration_name(study, row):
         yield Heading(title=subtitle, level=2)
     there = candidates_by_load(study, row)
@@ -223,7 +223,7 @@ def _device_text(study: Study) -> str:
 
 
 def _how_measured(study: Study, ranked: Ranking) -> Iterator[Block]:
-    yield Heading(title="How it was measured")
+    yield Heading(title="How it was measured", folded=True)
     model = study.model
     facts = {
         "model": f"{model.name}, {model.digest[:19]}, {model.framework}"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.base.job.knob import BATCH_SIZE
 from modeldyno.base.metrics.constraints import worst_verdict
-from modeldyno.base.metrics.doubt import noteworthy_doubts
+from modeldyno.base.metrics.doubt import noteworthy_doubts, seriousness
 from modeldyno.base.metrics.histogram import Histogram, histogram
 from modeldyno.base.report.blocks import Block, Notice, Severity, Table, note, shorten
 from modeldyno.base.report.charts import AxisScale, Bins, ReferenceLine
@@ -106,7 +106,7 @@ _FIND_A_BATCH = "`modeldyno advise` with the same arguments halves the batch unt
 
 def doubts(result: Result) -> Iterator[Notice]:
     """Yield the doubts about the figures, with advice."""
-    for doubt in noteworthy_doubts(result.doubts):
+    for doubt in sorted(noteworthy_doubts(result.doubts), key=lambda doubt: seriousness(doubt.code)):
         yield Notice(
             severity=Severity.DOUBT,
             code=shorten(doubt.code, NAME_LIMIT),
@@ -188,8 +188,8 @@ def _histogram_note(result: Result, value: Distribution, shape: Histogram) -> st
 # --- the overview ---------------------------------------------------------------------------------
 
 
-_DOUBT = 150
-"""Most characters of a doubt: two lines."""
+_DOUBT = 210
+"""Most characters of the doubts: three lines."""
 
 
 def overview(result: Result, options: ViewOptions = PLAIN) -> Iterator[Block]:
@@ -239,14 +239,6 @@ def _model_text(result: Result) -> str:
 
 
 def _doubts(result: Result) -> Iterator[Notice]:
-    """Yield the doubts in a line: of a single one its sentence, of several their codes; the rest is by -v."""
-    codes = tuple(doubt.code for doubt in result.doubts)
-    if len(codes) > 1:
-        yield doubts_in_a_line(codes, "-v", more="and shows all figures", limit=_DOUBT)
-    for doubt in result.doubts if len(codes) == 1 else ():
-        yield Notice(
-            severity=Severity.DOUBT,
-            code=shorten(doubt.code, NAME_LIMIT),
-            text=shorten_message(doubt.seen, _DOUBT),
-            advice="-v shows what to do about it, and all figures",
-        )
+    """Yield the doubts in a line; what to do about each is shown by -v."""
+    if result.doubts:
+        yield doubts_in_a_line(result.doubts, "-v", more="and shows all figures", limit=_DOUBT)

@@ -8,12 +8,15 @@ from modeldyno.base.metrics.metric import CALL_SCOPES
 from modeldyno.base.report.axes import ORDERS
 from modeldyno.base.report.charts import AxisScale, Band, Plot, ReferenceLine, Series, Stack, Tree, TreeNode
 from modeldyno.base.stats.statistics import unpack_samples
-from modeldyno.base.stats.units import BYTES, RATE, SECONDS, format_quantity
+from modeldyno.base.stats.units import BYTES, COUNT, RATE, SECONDS, format_quantity
 from modeldyno.base.views.text import count, share, unit_of_work
+from modeldyno.models.static.graph import Role
 from modeldyno.profiling.views.result.call_stages import mean_call_stages
 from modeldyno.profiling.views.result.layer_tree import build_layer_tree
 from modeldyno.profiling.views.result.memory import BEFORE, call_or_step
+from modeldyno.profiling.views.result.module_tree import build_module_tree, pattern
 from modeldyno.profiling.views.result.served import STAGE_NAMES, stages
+from modeldyno.profiling.views.result.static import ROLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -22,8 +25,10 @@ if TYPE_CHECKING:
 
     from modeldyno.base.metrics.measurement import Distribution
     from modeldyno.base.result.result import Result
+    from modeldyno.base.result.static_data import StaticReport
     from modeldyno.base.result.trace_data import LoadSecond
     from modeldyno.profiling.views.result.layer_tree import LayerNode
+    from modeldyno.profiling.views.result.module_tree import ModuleNode
 
 _POINTS, _PROCESSES = 600, 6
 """Most points of a line, and most processes that have a line."""
@@ -139,6 +144,82 @@ def _undrawn_processes(runs: Sequence[ndarray]) -> str:
     return f"{count(more, 'more process', 'more processes')} not drawn" if more > 0 else ""
 
 
+# --- what it costs -----------------------------------------------------------------------------------
+
+
+def cost_charts(result: Result) -> Iterator[Tree]:
+    """Draw what the parts of a network take of its operations, and of its memory at the peak."""
+    root = build_module_tree(result)
+    outline = result.outline
+    metric = next((name for name in _COSTS if root is not None and root.of(name)), "")
+    if root is not None and root.children and metric:
+        yield Tree(
+            title=f"Modules, each as wide as its {_COSTS[metric]}",
+            scale=AxisScale(label=_COSTS[metric], unit=COUNT),
+            root=_module_part(root, metric, _WIDE_ENOUGH * root.of(metric)),
+            note=f"equal modules are merged; {_ZOOM}",
+        )
+    elif outline is not None and len(kinds := [op for op in outline.operators if op.macs]) > 1:
+        parts = tuple(
+            TreeNode(name=op.kind, value=op.macs, detail=count(op.calls, "call")) for op in kinds
+        )
+        yield Tree(
+            title="Operators, each as wide as its MACs",
+            scale=AxisScale(label="MACs", unit=COUNT),
+            root=TreeNode(name="the model", value=sum(op.macs for op in kinds), children=parts),
+        )
+    if outline is not None and outline.peak:
+        yield _peak_tree(outline)
+
+
+_COSTS = {"macs": "MACs", "flops": "FLOPs", "parameters": "parameters"}
+"""What the modules are drawn by: the first of which there is any."""
+_WIDE_ENOUGH = 0.004
+"""Share of the whole below which a part has no room for its name."""
+_ZOOM = "darker means more of its own; click a part to zoom in, again to zoom out"
+
+
+def _module_part(node: ModuleNode, metric: str, least: float) -> TreeNode:
+    kind = f"{node.count} x {node.kind}" if node.count > 1 else node.kind
+    return TreeNode(
+        name=node.label or node.kind or "the model",
+        value=node.of(metric),
+        detail=kind,
+        children=tuple(
+            _module_part(child, metric, least) for child in node.children if child.of(metric) >= least
+        ),
+    )
+
+
+def _peak_tree(outline: StaticReport) -> Tree:
+    """Draw what holds memory at the peak: roles, and in each the modules that hold most of it."""
+    total = sum(held.bytes for held in outline.peak)
+    by_role: dict[str, dict[str, int]] = {}
+    for held in outline.peak:
+        places = by_role.setdefault(held.role, {})
+        place = pattern(held.scope)
+        places[place] = places.get(place, 0) + held.bytes
+    roles = [
+        TreeNode(
+            name=ROLES.get(role, "activations" if role == Role.ACTIVATION else role),
+            value=sum(places.values()),
+            children=tuple(
+                TreeNode(name=place, value=size)
+                for place, size in sorted(places.items(), key=lambda item: -item[1])
+                if place and size >= _WIDE_ENOUGH * total
+            ),
+        )
+        for role, places in by_role.items()
+    ]
+    return Tree(
+        title="Memory at the peak, by what holds it",
+        scale=AxisScale(label="memory", unit=BYTES),
+        root=TreeNode(
+            name="at the peak", value=total, children=tuple(sorted(roles, key=lambda role: -role.value))
+        ),
+    )
+
+
 # --- layers ----------------------------------------------------------------------------------------
 
 
@@ -152,8 +233,7 @@ def layer_chart(result: Result) -> Iterator[Tree]:
         title="Layers, each as wide as its time",
         scale=AxisScale(label="time of one call", unit=SECONDS),
         root=drawn,
-        note="equal layers are merged; darker means more own time; "
-        "click a layer to zoom in, again to zoom out",
+        note=f"equal layers are merged; {_ZOOM}",
     )
 
 

@@ -84,7 +84,8 @@ def _opening_blocks(
 def parts(result: Result, judgements: Sequence[Judgement] = (), *, level: int = 1) -> Iterator[Block]:
     """Lay out the figures of a Result under headings of a level; empty sections are left out."""
     if is_inspection(result):
-        yield from _section("What it costs", inspection(result, WHOLE), level)
+        costs = (*charts.cost_charts(result), *inspection(result, WHOLE))
+        yield from _section("What it costs", costs, level)
         return
     if is_region_profile(result):
         yield from _section("Where the time goes", (*regions(result), *operations(result)), level)
@@ -96,10 +97,10 @@ def parts(result: Result, judgements: Sequence[Judgement] = (), *, level: int = 
     yield from _section(
         "Results",
         (
-            *results(result, judgements),
             *latencies(result),
             *charts.load_by_second(result),
             *charts.call_timeline(result),
+            *_folded(results(result, judgements)),
         ),
         level,
     )
@@ -139,7 +140,7 @@ def measurement_section(
     result: Result, judgements: Sequence[Judgement] = (), *, level: int = 1, knobs: Sequence[Knob] = ()
 ) -> Iterator[Block]:
     """Lay out how a Result was measured and the command that repeats it, without knobs at their default."""
-    yield Heading(title="How it was measured", level=level)
+    yield Heading(title="How it was measured", level=level, folded=level == 1)
     yield replace(footer(result), title="")
     if result.job.model.live:  # a live object cannot be named in a command
         return
@@ -159,6 +160,12 @@ def _section(title: str, blocks: Iterable[Block], level: int) -> Iterator[Block]
     if section:
         yield Heading(title=title, level=level)
         yield from (_without_title(block) if block is section[0] else block for block in section)
+
+
+def _folded(blocks: Iterable[Block]) -> Iterator[Block]:
+    """Fold tables whose main figures stand at the top of the page."""
+    for block in blocks:
+        yield replace(block, folded=True) if isinstance(block, Table) else block
 
 
 def _without_title(block: Block) -> Block:

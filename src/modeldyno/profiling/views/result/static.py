@@ -214,7 +214,7 @@ def _peak(outline: StaticReport) -> Iterator[Table]:
     yield make_table(f"Memory at the peak{where}{during}", ("what", "bytes>", "share>"), listed)
 
 
-_ROLES: dict[str, str] = {
+ROLES: dict[str, str] = {
     Role.WEIGHT: "weights",
     Role.INPUT: "inputs",
     Role.GRADIENT: "gradients of parameters",
@@ -227,7 +227,7 @@ def _bytes(group: Sequence[MemoryItem]) -> int:
 
 
 def _held_cells(role: str, group: Sequence[MemoryItem]) -> tuple[str, str]:
-    what = _ROLES.get(role, "")
+    what = ROLES.get(role, "")
     if role == Role.ACTIVATION:
         scope = clean(name_range([held.scope for held in group]))
         what = f"activations of {keep_ending(scope, _NAME)}" if scope else "activations"
