@@ -115,7 +115,7 @@ def watch_exported(made: Made, calls: int, threads: int) -> Attribution:
             program = torch.onnx.export(net, (), kwargs=inputs, dynamo=True, verbose=False)
         assert program is not None
         program.save(path, external_data=True)
-        return watch(make_model(Form.ONNX, path), inputs, calls, intra_threads=threads)
+        return watch(make_model(Form.ONNX, path), inputs, calls, threads=threads)
 
 
 def profiler_overhead(net: nn.Module, inputs: dict[str, torch.Tensor]) -> float:

@@ -129,10 +129,10 @@ SURFACES = {
         backend="onnxruntime",
         inputs=("input_ids=batchx32", "attention_mask=batchx32"),
         axes=(
-            "intra_threads=1,2", "batch_size=1,2,4,8,16,32",
+            "threads=1,2", "batch_size=1,2,4,8,16,32",
             "graph_optimization=disable,basic,extended,all",
         ),
-        default={"intra_threads": 1, "batch_size": 1, "graph_optimization": "all"},
+        default={"threads": 1, "batch_size": 1, "graph_optimization": "all"},
         bounded="latency.p95",
         plan=CALLED,
     ),

@@ -272,7 +272,7 @@ def surfaces(names: Sequence[str], synthetic: int) -> Iterator[Surface]:
 
 def swiftness() -> float:
     """Give the median time of a proposal, in seconds: a million points, 200 trials of which are known."""
-    names = ("batch_size", "intra_threads", "a", "b", "c", "concurrency")
+    names = ("batch_size", "threads", "a", "b", "c", "concurrency")
     goal = make_goal(maximize="throughput", require=["latency.p99 <= 50ms", "process_memory.max <= 1GiB"])
     study = a_study(*(f"{name}=1..10" for name in names), goal=goal)
     source = random.Random(1)

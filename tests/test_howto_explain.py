@@ -107,7 +107,7 @@ def test_the_hops_of_a_model_on_triton_add_up() -> None:
     The server's counters are of all requests, and those of the traced ones agree with them.
     """
     explained = modeldyno.explain(
-        "examples/digits/digits.onnx", backend="triton", rounds=1, max_time=20, intra_threads=1
+        "examples/digits/digits.onnx", backend="triton", rounds=1, max_time=20, threads=1
     )
     hop_times = {hop.label: hop.time for hop in explained.hops}
     assert [label for label, time in hop_times.items() if time is None] == []

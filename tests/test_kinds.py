@@ -182,12 +182,12 @@ def test_no_file_is_a_wrong_request(tmp_path: Path) -> None:
 def test_a_command_to_repeat_a_side_leaves_out_knobs_at_their_default() -> None:
     """A page of a comparison knows the knobs of the backends, as that of one result does."""
     pair = a_measured_comparison()
-    job = replace(pair.baseline.job, backend="onnxruntime", config={"parallel": False, "intra_threads": 1})
+    job = replace(pair.baseline.job, backend="onnxruntime", config={"parallel": False, "threads": 1})
     pair = replace(pair, baseline=replace(pair.baseline, job=job))
     page = kinds.kind_of(pair).page(pair, ViewOptions(knobs=plugins.knobs))
     logs = [block.log for block in page if isinstance(block, Notice) and block.log]
 
-    assert any("--set intra_threads=1" in log for log in logs)
+    assert any("--set threads=1" in log for log in logs)
     assert not any("parallel" in log for log in logs)
 
 

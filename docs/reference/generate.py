@@ -18,7 +18,7 @@ import click
 
 import modeldyno
 from modeldyno import errors, types
-from modeldyno.base.metrics.doubt import CODES
+from modeldyno.base.metrics.doubt import DISCREDITING, DISTURBING, INCIDENTAL
 from modeldyno.base.metrics.metric import METRICS
 from modeldyno.cli import COMMANDS, GROUPS, cli
 from modeldyno.cli.help_pages import show_all_options
@@ -46,9 +46,16 @@ def metrics() -> str:
 
 
 def doubts() -> str:
-    """The table of doubts."""
-    rows = [f"| `{code}` | {sentence} |" for code, sentence in CODES.items()]
-    return "\n".join(["# Doubts", "", "| code | meaning |", "|---|---|", *rows, ""])
+    """The tables of doubts, the most serious first."""
+    lines = ["# Doubts"]
+    for title, codes in (
+        ("Trust low: what was measured may not be the work, the machine or the load", DISCREDITING),
+        ("Trust limited: others disturbed it, or it is uncertain, assumed or not comparable", DISTURBING),
+        ("About other figures: one beside the main ones is rough or lacking", INCIDENTAL),
+    ):
+        rows = [f"| `{code}` | {sentence} |" for code, sentence in codes.items()]
+        lines += ["", f"## {title}", "", "| code | meaning |", "|---|---|", *rows]
+    return "\n".join([*lines, ""])
 
 
 def model_analyzer() -> str:

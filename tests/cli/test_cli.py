@@ -555,7 +555,7 @@ def test_plugins_are_listed_with_their_knobs(modeldyno: Callable[..., CommandRes
 
     assert "strategies  (sweep --strategy NAME)" in listed
     assert "  latency         Seconds of one call with the whole batch, in the steady state." in listed
-    assert "knobs: device, intra_threads" in listed
+    assert "knobs: device, threads" in listed
     assert "batch_size, also batch: a whole number from 1" in knobs
     assert max(map(len, (*listed.splitlines(), *knobs.splitlines()))) <= 80
 

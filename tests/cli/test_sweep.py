@@ -173,9 +173,7 @@ def test_a_sweep_that_ends_early_is_certain_of_what_it_tried_alone(
 
     assert result.code == code
     assert re.search(r"of the 2 of [89] points that were tried", printed)
-    assert re.search(
-        r"not-explored: batch_size=\S+(?: and intra_threads=\d)? (?:was|were) never tried", printed
-    )
+    assert re.search(r"not-explored: batch_size=\S+(?: and threads=\d)? (?:was|were) never tried", printed)
     assert "2 of 9 tried" in listed
 
 
@@ -205,7 +203,7 @@ def test_few_trials_touch_the_values_of_every_axis(
     tried = study_of(modeldyno("sweep", MODEL, *space)).searched.measured
 
     assert {trial.point.get("batch_size") for trial in tried} == {1, 4, 16, 64}
-    assert {trial.point.get("intra_threads") for trial in tried} >= {1, 2, 3, 4}
+    assert {trial.point.get("threads") for trial in tried} >= {1, 2, 3, 4}
 
 
 def test_when_everything_fails_the_code_is_4(
@@ -619,7 +617,7 @@ def test_a_mistake_in_a_file_tells_its_line(modeldyno: Callable[..., CommandResu
     assert "s.yml, line 3: The knob batch_size takes a whole number from 1" in modeldyno("sweep", "s.yml").err
 
 
-@pytest.mark.parametrize("option", [("--set", "intra_threads=abc"), ("--space", "inter_threads=abc")])
+@pytest.mark.parametrize("option", [("--set", "threads=abc"), ("--space", "inter_threads=abc")])
 def test_a_mistake_of_an_option_tells_no_line(
     modeldyno: Callable[..., CommandResult], tmp_path: Path, option: tuple[str, str]
 ) -> None:
@@ -672,7 +670,7 @@ def test_a_study_grows_and_keeps_its_trials(
     assert [str(axis) for axis in grown.space.axes] == ["batch_size=1,2,4,8"]
     assert 8 in {trial.point["batch_size"] for trial in grown.trials[len(first.trials) :]}
     assert refused.code == 2
-    assert "does not vary intra_threads" in refused.err
+    assert "does not vary threads" in refused.err
 
 
 def test_offline_varies_the_batches_of_requests(modeldyno: Callable[..., CommandResult]) -> None:

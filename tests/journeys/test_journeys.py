@@ -149,7 +149,7 @@ def test_a_sweep_is_killed_resumed_reranked_and_used(shell: Shell, digits: str) 
     shell.kill(f"modeldyno sweep {digits} {space} --minimize latency.p50", after=20)
     printed = shell("modeldyno sweep --resume --max-time 90s", codes=JUDGED)
     study = first(r"Study ([0-9a-f]{6})", printed)
-    assert re.search(r"\d+ measurements over \d configurations", printed)
+    assert re.search(r"\d+\s+measurements\s+over\s+\d\s+configurations", printed)
     again = shell(
         f"modeldyno sweep --rerank {study} --maximize throughput --require 'latency.p50 <= 1s'", codes=JUDGED
     )

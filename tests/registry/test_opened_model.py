@@ -41,7 +41,7 @@ def test_a_model_is_called_in_order_and_by_name(doubling: Path) -> None:
     """With batches of any size, and the settings that were given; it closes with its block."""
     with modeldyno.open_model(doubling, threads=1) as model:
         assert model.inputs == ("x", "y")
-        assert model.settings["intra_threads"] == 1
+        assert model.settings["threads"] == 1
         assert np.array_equal(model(ROWS, ROWS)["sum"], 2 * ROWS)
         assert np.array_equal(model(ROWS[:1], y=ROWS[:1])["sum"], 2 * ROWS[:1])
     assert "add.onnx on onnxruntime" in repr(model)
@@ -131,7 +131,7 @@ def test_what_the_registry_answers_is_opened_as_it_was_measured(
     modeldyno.registry.add(doubling, name="add")
     measure = Measure(probes=("latency",), settings={"batch_size": 8, "threads": 1, "parallel": True})
     with modeldyno.open_model(an_answer(measure), parallel=False) as model:
-        assert (model.settings["intra_threads"], model.settings["parallel"]) == (1, False)
+        assert (model.settings["threads"], model.settings["parallel"]) == (1, False)
         assert np.array_equal(model(ROWS, ROWS)["sum"], 2 * ROWS)
     with pytest.raises(RequestError, match="no answer for add: unknown"):
         modeldyno.open_model(an_answer(None))

@@ -126,11 +126,13 @@ def test_options_of_a_command_stay_in_one_piece() -> None:
     assert 'profile a-b <span class="option">--max-time</span> 5s <span class="option">-o</span> f' in page
 
 
-def test_doubts_are_folded_under_their_names() -> None:
+def test_doubts_are_folded_under_the_first_of_them() -> None:
     """Several doubts are one line that opens; one alone is read at once."""
     doubts = [Notice(severity=Severity.DOUBT, code=code, text="t") for code in ("drift", "steal")]
 
-    assert "<summary>2 doubts: drift, steal</summary>" in html.lay_out(doubts, title="t")
+    assert "<summary><strong>trust limited</strong>: t; 1 more: steal</summary>" in html.lay_out(
+        doubts, title="t"
+    )
     assert "<summary>" not in html.lay_out(doubts[:1], title="t")
 
 
@@ -138,7 +140,9 @@ def test_a_doubt_without_a_name_leaves_no_gap_among_the_names() -> None:
     """One that lists further doubts of a side has none."""
     doubts = [Notice(severity=Severity.DOUBT, code=code, text="t") for code in ("drift", "", "steal")]
 
-    assert "<summary>3 doubts: drift, steal</summary>" in html.lay_out(doubts, title="t")
+    assert "<summary><strong>trust limited</strong>: t; 2 more: steal</summary>" in html.lay_out(
+        doubts, title="t"
+    )
 
 
 def test_the_policy_allows_what_is_in_the_page_and_nothing_else() -> None:

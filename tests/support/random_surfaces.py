@@ -86,11 +86,11 @@ def random_threaded_runtime(seed: int) -> Surface:
     """Return a runtime within a process: threads, batch size, and graph optimization."""
     source = np.random.default_rng([seed, 2])
     axes = (
-        Axis(name="intra_threads", values=tuple(range(1, int(source.integers(3, 6))))),
+        Axis(name="threads", values=tuple(range(1, int(source.integers(3, 6))))),
         Axis(name="batch_size", values=tuple(2**n for n in range(int(source.integers(5, 9))))),
         Axis(name="graph_optimization", values=("disable", "basic", "extended", "all")),
     )
-    default: Point = {"intra_threads": 1, "batch_size": 1, "graph_optimization": "all"}
+    default: Point = {"threads": 1, "batch_size": 1, "graph_optimization": "all"}
     return _surface(f"threaded {seed}", Space(axes=axes), default, _runtime(source, axes, 0.1), source)
 
 
@@ -122,7 +122,7 @@ def _runtime(
 
     def evaluate(point: Point) -> list[float]:
         batch = float(point["batch_size"])
-        threads = float(point.get("threads", point.get("intra_threads", 1)))
+        threads = float(point.get("threads", 1))
         chosen = [(name, value) for name, value in point.items() if (name, value) in on_call]
         both = sum(pairs[a, b] for a in chosen for b in chosen if a[0] < b[0])
         used = min(threads, CORES)

@@ -144,10 +144,10 @@ def test_without_axes_what_usually_matters_is_varied(monkeypatch: pytest.MonkeyP
     fixed, _ = made(set={"threads": 2})
     shaped, _ = made(input="image=8x1x8x8")
 
-    assert spoken(study) == ["batch_size=1,2,4,8,16,32", "intra_threads=1,2,4"]
+    assert spoken(study) == ["batch_size=1,2,4,8,16,32", "threads=1,2,4"]
     assert chosen == study.space.axes
     assert spoken(fixed) == ["batch_size=1,2,4,8,16,32"]
-    assert spoken(shaped) == ["intra_threads=1,2,4"]
+    assert spoken(shaped) == ["threads=1,2,4"]
     monkeypatch.setattr(machine, "allowed_cores", lambda: (0,))
     assert [axis.name for axis in made()[0].space.axes] == ["batch_size"]
 
@@ -196,8 +196,8 @@ def test_the_default_is_what_is_set_or_what_the_backend_does() -> None:
     bare = build_study(space={"batch_size": [1, 2], "threads": [1, 2]})
     served = build_study(backend="triton", space={"instances": [1, 2]})
 
-    assert study.default == {"batch_size": 1, "intra_threads": 2, "parallel": False}
-    assert study.settings == {"intra_threads": 2}
+    assert study.default == {"batch_size": 1, "threads": 2, "parallel": False}
+    assert study.settings == {"threads": 2}
     assert bare.default == {"batch_size": 1}
     assert served.default == {"instances": 1}
 

@@ -90,7 +90,7 @@ def test_what_was_measured_in_another_way_or_long_ago_is_measured() -> None:
     longer = replace(longer, job=replace(longer.job, plan=replace(longer.job.plan, max_time=0.9)))
 
     assert taken(swept(longer, reuse=DAY)[0]) == []
-    assert taken(swept(fresh_study("batch_size=1,2", settings={"intra_threads": 2}), reuse=DAY)[0]) == []
+    assert taken(swept(fresh_study("batch_size=1,2", settings={"threads": 2}), reuse=DAY)[0]) == []
     assert taken(swept(fresh_study("batch_size=1,2"), reuse=0.0)[0]) == []
     assert taken(swept(fresh_study("batch_size=1,2"))[0]) == []
 

@@ -33,7 +33,7 @@ from modeldyno.sweeps.loop import run_trials, save_steps
 from modeldyno.testing.sample_studies import SimulatedTrials
 
 url, study_id, begun = sys.argv[1:]
-bench = SimulatedTrials(rate=lambda p: 100 * p.get("batch_size", 1) / p.get("intra_threads", 1), noise=0.05)
+bench = SimulatedTrials(rate=lambda p: 100 * p.get("batch_size", 1) / p.get("threads", 1), noise=0.05)
 
 def rooms(job, *, fresh):
     def execute(asked, *, watch):
@@ -54,12 +54,12 @@ print("end", flush=True)
 
 def rate(point: dict[str, KnobValue]) -> float:
     """Return what the process above measures."""
-    return 100 * float(point.get("batch_size", 1)) / float(point.get("intra_threads", 1))
+    return 100 * float(point.get("batch_size", 1)) / float(point.get("threads", 1))
 
 
 def a_long_study(trials: int) -> Study:
     """Return a study with trials of points in a fixed order, verification included."""
-    axes = ("batch_size=1,2,4,8,16,32,64,128", "intra_threads=1..40")
+    axes = ("batch_size=1,2,4,8,16,32,64,128", "threads=1..40")
     goal = Goal(objectives=(Objective.parse("throughput"),))
     return a_study(*axes, goal=goal, budget=Budget(max_trials=trials))
 

@@ -140,14 +140,14 @@ def test_looks_of_the_search_are_short() -> None:
 def test_a_failed_trial_is_a_row() -> None:
     """A trial that runs out of memory has its cause, and the sweep goes on."""
     bench = SimulatedTrials(
-        rate=by_batch, fails=lambda point: FailureKind.OOM if point.get("intra_threads") == 2 else None
+        rate=by_batch, fails=lambda point: FailureKind.OOM if point.get("threads") == 2 else None
     )
-    study = swept(a_study("intra_threads=1,2,4"), bench)
+    study = swept(a_study("threads=1,2,4"), bench)
     failed = [trial for trial in study.trials if trial.state is TrialState.FAILED]
 
-    assert [trial.point for trial in failed] == [{"intra_threads": 2}]
+    assert [trial.point for trial in failed] == [{"threads": 2}]
     assert (failed[0].kind, failed[0].failure) == ("oom", "load: it took too much")
-    assert study.trials[-1].point == {"intra_threads": 4}
+    assert study.trials[-1].point == {"threads": 4}
 
 
 @pytest.mark.usefixtures("unverified")
@@ -279,7 +279,7 @@ def test_a_strategy_that_does_not_listen_is_stopped(strategy: Callable[[list[Poi
     [
         ("bath_size=1,2", "no axis 'bath_size'; did you mean 'batch_size'"),
         ("concurrencies=1,2", "did you mean 'concurrency'"),
-        ("intra_threads=0,1", "takes a whole number from 1"),
+        ("threads=0,1", "takes a whole number from 1"),
         ("graph_optimization=all,most", "graph_optimization"),
         ("concurrency=1,2", "calls the model within a process"),
         ("backend=onnxruntime,pytorch", "no backend 'pytorch'"),
@@ -314,7 +314,7 @@ def test_fresh_processes_are_not_asked_for_twice() -> None:
 def test_a_space_that_a_strategy_cannot_search_is_refused() -> None:
     """Before the default is measured, and before a plan is printed."""
     with pytest.raises(RequestError, match="ladder"):
-        check_study(a_study("batch_size=1,2", "intra_threads=1,2", strategy="ladder"))
+        check_study(a_study("batch_size=1,2", "threads=1,2", strategy="ladder"))
 
 
 def test_an_unknown_strategy_is_refused() -> None:
@@ -495,7 +495,7 @@ def test_progress_says_where_the_sweep_stands() -> None:
 
 def a_million(**changes: Any) -> Study:
     """Return a study of 10^6 points."""
-    threads = [f"{name}=1..10" for name in ("batch_size", "intra_threads", "inter_threads")]
+    threads = [f"{name}=1..10" for name in ("batch_size", "threads", "inter_threads")]
     others = ["seq=1..10", "len=1..10", "time=1..10"]
     return a_study(*threads, *others, **changes)
 

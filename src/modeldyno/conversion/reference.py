@@ -313,9 +313,8 @@ def _ways(
     if model.form == Form.TORCH and (wide := _in_float64(model)) is not None:
         yield "float64", partial(_with_feeds, partial(opened, wide, backend), widened)
     yield "another batch", lambda: nullcontext(partial(_in_parts, run))
-    threads = next((name for name in ("intra_threads", "threads") if name in knobs), "")
-    if threads and model.form != Form.TENSORFLOW:
-        yield "one thread", partial(opened, model, backend, **{threads: 1})
+    if "threads" in knobs and model.form != Form.TENSORFLOW:
+        yield "one thread", partial(opened, model, backend, threads=1)
     if "graph_optimization" in knobs:
         yield "unoptimised", partial(opened, model, backend, graph_optimization="disable")
     if model.form == Form.ONNX:

@@ -65,15 +65,12 @@ _WRAPPERS = {
 
 
 def _doubts_summary(doubts: Sequence[Block]) -> str:
-    """Open a collapsible list of doubts, which are sorted, whose summary tells the first and names the others.
-
-    A level of trust stands before it.
-    """
+    """Open a collapsible list of doubts; its summary is the level of trust, the first, and others' codes."""
     first, *others = (doubt for doubt in doubts if isinstance(doubt, Notice))
-    codes = ", ".join(dict.fromkeys(doubt.code for doubt in others))
+    codes = ", ".join(dict.fromkeys(doubt.code for doubt in others if doubt.code))
     name = html.escape(trust_name(doubt.code for doubt in (first, *others)))
-    told = _text(f"{first.text.rstrip('.')}; {len(others)} more: {codes}")
-    return f'<details class="doubts"><summary><strong>{name}</strong>: {told}</summary>\n'
+    summary = _text(f"{first.text.rstrip('.')}; {len(others)} more: {codes}")
+    return f'<details class="doubts"><summary><strong>{name}</strong>: {summary}</summary>\n'
 
 
 def _group_kind(block: Block) -> str:

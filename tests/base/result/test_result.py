@@ -52,7 +52,7 @@ def test_fewer_threads_are_advised_unless_one_was_asked_for() -> None:
         job = replace(EMPTY.job, config=dict(config))
         return fold(replace(EMPTY, job=job), [noise]).doubts[0].advice
 
-    assert "threads=1" in advice(intra_threads=2)
+    assert "threads=1" in advice(threads=2)
     assert "threads=1" in advice(batch_size=1)
     assert advice(threads=1) == noise.advice
 

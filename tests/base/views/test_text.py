@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from modeldyno.base.metrics.doubt import Doubt
 from modeldyno.base.report.blocks import Severity
 from modeldyno.base.stats.units import SECONDS
 from modeldyno.base.views.text import doubts_in_a_line, format_ends, format_rough_duration
@@ -44,20 +45,41 @@ def test_what_bounds_an_uncertified_value_has_both_its_ends(low: float, high: fl
 @pytest.mark.parametrize(
     ("codes", "more", "code", "text"),
     [
-        (["drift"], "", "1 doubt", "drift; -v explains it"),
-        (["drift", "steal"], "", "2 doubts", "drift, steal; -v explains them"),
-        (["drift", "drift"], "and shows", "2 doubts", "drift (2); -v explains them, and shows"),
+        (["drift"], "", "trust limited", "of drift; -v explains it"),
+        (["drift", "steal"], "", "trust limited", "of steal; 1 more: drift; -v explains them"),
+        (["drift", "forked"], "", "trust low", "of forked; 1 more: drift; -v explains them"),
+        (["reused", "mine"], "", "trust limited", "of mine; 1 more: reused; -v explains them"),
+        (["reused"], "", "doubts", "of reused; -v explains it"),
+        (
+            ["drift", "drift", "drift"],
+            "and shows",
+            "trust limited",
+            "of drift; 2 more: drift (2); -v explains them, and shows",
+        ),
     ],
 )
-def test_doubts_in_a_line_are_counted_as_one_says_it(
+def test_the_most_serious_doubt_stands_first_and_says_how_far_to_trust(
     codes: list[str], more: str, code: str, text: str
 ) -> None:
-    """One doubt is explained by itself, several are; each code stands once."""
-    line = doubts_in_a_line(codes, "-v", more=more)
+    """One doubt is explained by itself, several are; each other code stands once."""
+    line = doubts_in_a_line([_doubt(code) for code in codes], "-v", more=more)
 
     assert (line.severity, line.code, line.text) == (Severity.DOUBT, code, text)
 
 
 def test_doubts_of_a_model_begin_with_its_name() -> None:
     """Where a page is about several models."""
-    assert doubts_in_a_line(["drift"], "--all", model="net").code == "net: 1 doubt"
+    assert doubts_in_a_line([_doubt("drift")], "--all", model="net").code == "net: trust limited"
+
+
+def test_a_long_doubt_leaves_room_for_the_others_and_the_command() -> None:
+    """Within the limit, which the command is part of."""
+    long = Doubt(code="steal", seen="seen " * 40, advice="")
+    line = doubts_in_a_line([long, _doubt("drift")], "-v", limit=80)
+
+    assert len(line.text) <= 80
+    assert "1 more: drift; -v explains them" in line.text
+
+
+def _doubt(code: str) -> Doubt:
+    return Doubt(code=code, seen=f"of {code}.", advice="")

@@ -35,7 +35,7 @@ TORCH = (
     BATCH_SIZE,
 )
 ONNX = (
-    Knob(name="intra_threads", kind=int, default=None, low=1, sentence=""),
+    Knob(name="threads", kind=int, default=None, low=1, sentence=""),
     Knob(
         name="graph_optimization", kind=str, default="all", choices=("disable", "basic", "all"), sentence=""
     ),

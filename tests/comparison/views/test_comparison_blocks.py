@@ -514,7 +514,7 @@ def test_names_that_begin_alike_are_told_by_their_ends(
     ("configs", "expected"),
     [
         (({"batch_size": 1}, {"batch_size": 8}), ("batch_size=1", "batch_size=8")),
-        (({}, {"intra_threads": 1}), ("the default", "intra_threads=1")),
+        (({}, {"threads": 1}), ("the default", "threads=1")),
         (({"arena": True}, {"arena": False}), ("arena=true", "arena=false")),
         (({"a": 1, "b": 1}, {"a": 2, "b": 2}), ("digits (1)", "digits (2)")),
         (({}, {"a_knob_of_a_long_name": 1}), ("digits (1)", "digits (2)")),
@@ -578,8 +578,8 @@ def test_doubts_and_failures_are_told() -> None:
     assert failure.text == "The child took 2 GiB."
     about, *_, of_side = (b for b in blocks if isinstance(b, Notice) and b.severity is Severity.DOUBT)
     assert about.text == "they ran apart"
-    assert of_side.code.endswith(": 4 doubts")
-    assert of_side.text == "drift, steal, mine, other; --all explains them"
+    assert of_side.code.endswith(": trust limited")
+    assert of_side.text == "s; 3 more: drift, mine, other; --all explains them"
     everything = texts_of(lay_out(several(contrast), ViewOptions(verbose=True)), Severity.DOUBT)
     assert any(text.endswith(": see its result") for text in everything)
 

@@ -83,8 +83,8 @@ def test_doubts_come_with_the_command_that_explains_them() -> None:
     """It names the result, so that it can be pasted; a single one is told in the singular."""
     (doubts,) = [b for b in gate.blocks(BROKEN) if isinstance(b, Notice) and b.severity is Severity.DOUBT]
     assert (doubts.code, doubts.text) == (
-        "1 doubt",
-        f"few-samples; modeldyno show {BROKEN.result.id[:6]} explains it",
+        "trust limited",
+        f"{BROKEN.result.doubts[0].seen}; modeldyno show {BROKEN.result.id[:6]} explains it",
     )
 
 

@@ -153,8 +153,8 @@ def test_a_bound_session_is_watched_as_it_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "apart"),
     [
-        ({"intra_threads": 2}, True), ({}, True), ({"intra_threads": 1, "parallel": True}, True),
-        ({"intra_threads": 1}, False), ({"intra_threads": 2, "spinning": False}, False),
+        ({"threads": 2}, True), ({}, True), ({"threads": 1, "parallel": True}, True),
+        ({"threads": 1}, False), ({"threads": 2, "spinning": False}, False),
     ],
 )  # fmt: skip
 def test_threads_that_spin_do_not_disturb_the_other_session(

@@ -267,7 +267,7 @@ class TestAdvice:
 
     def test_the_table_says_whether_anything_ran_in_turns(self) -> None:
         """One run of each confirms nothing."""
-        once = tried(-0.3, ChangeVerdict.UNDECIDED, 0, intra_threads=2)
+        once = tried(-0.3, ChangeVerdict.UNDECIDED, 0, threads=2)
         turns = tried(0.2, ChangeVerdict.BETTER, 5, threads=1)
         for ran, title in (((once,), "Tried, one run of each"), ((once, turns), "Tried, each in turns with")):
             assert title in terminal.text(list(advice(replace(ADVICE, tried=ran))))
@@ -283,11 +283,11 @@ class TestAdvice:
     def test_the_tables_fit_into_eighty_columns(self) -> None:
         """A gain and its interval share a column."""
         best = replace(tried(4.89, ChangeVerdict.BETTER, 5, batch_size=16), outputs=(AGREED,))
-        once = tried(-0.3, ChangeVerdict.UNDECIDED, 0, intra_threads=2)
+        once = tried(-0.3, ChangeVerdict.UNDECIDED, 0, threads=2)
         lines = terminal.text(list(advice(replace(ADVICE, tried=(best, once), finals=(best,)))))
 
         assert max(map(len, lines.splitlines())) <= 80
-        assert "batch_size=16    +489% (+488 to +490%)" in lines
+        assert "batch_size=16  +489% (+488 to +490%)" in lines
         assert "one run only" in lines
 
 

@@ -104,7 +104,7 @@ def test_with_a_server_every_level_and_the_echo_are_measured() -> None:
 def test_a_knob_goes_to_each_backend_that_has_it() -> None:
     """One that none has is refused, as by any command."""
     planned = plan_explanation(
-        a_request(backend="triton", batch_size=2, intra_threads=1, protocol="grpc"), ExplainOptions()
+        a_request(backend="triton", batch_size=2, threads=1, protocol="grpc"), ExplainOptions()
     )
     called, served = planned.jobs[RunLevel.IN_PROCESS].config, planned.jobs[RunLevel.ALONE].config
     assert called["batch_size"] == served["batch_size"] == 2

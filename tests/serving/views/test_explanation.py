@@ -125,7 +125,7 @@ def test_doubts_and_failures_are_told() -> None:
     assert "interference: in process: busy." in text
     twice = replace(called, doubts=called.doubts * 2)
     several = replace(explanation, results={**explanation.results, RunLevel.IN_PROCESS.value: twice})
-    assert "2 doubts: interference (2); -v explains them" in text_of(several)
+    assert "trust limited: busy; 1 more: interference; -v explains them" in text_of(several)
     assert text_of(several, verbose=True).count("interference: in process: busy.") == 2
     nothing = an_explanation(results={RunLevel.LOADED.value: failed})
     assert headline(nothing) == "digits: no latency was measured; load: it ended."

@@ -133,9 +133,9 @@ def test_a_pair_of_a_model_and_its_inputs_is_answered_by_how_to_give_it(verb: st
 def test_spaces_in_all_their_forms(bench: SimulatedTrials) -> None:
     """Axes are given by name, with tuples, ranges and text, or as on the command line."""
     forms: tuple[Any, ...] = (
-        {"batch_size": (1, 2, 4), "intra_threads": "1..2"},
-        {"batch_size": [1, 2, 4], "intra_threads": range(1, 3)},
-        ["batch_size=1..4*2", "intra_threads=1,2"],
+        {"batch_size": (1, 2, 4), "threads": "1..2"},
+        {"batch_size": [1, 2, 4], "threads": range(1, 3)},
+        ["batch_size=1..4*2", "threads=1,2"],
     )
     spaces = [modeldyno.sweep(DIGITS, space=space, max_trials=1, store=False).space for space in forms]
 

@@ -559,15 +559,15 @@ class TestCheaper:
     @pytest.mark.parametrize(("chosen", "cheaper"), [(4, 4), (0, None), (True, None), ("all", None)])
     def test_what_a_point_does_not_say_is_what_the_job_says(self, chosen: object, cheaper: object) -> None:
         """Threads of the default are those of its Job; a number that is left to the runtime is the most."""
-        study = a_study("intra_threads=0..9", goal=FREE, default={})
-        study = replace(study, job=replace(study.job, config={"intra_threads": 8}))
+        study = a_study("threads=0..9", goal=FREE, default={})
+        study = replace(study, job=replace(study.job, config={"threads": 8}))
         trials = [
             a_trial({}, an_answer("throughput", 401.0)),
-            a_trial({"intra_threads": chosen}, an_answer("throughput", 400.0)),  # type: ignore[dict-item]
+            a_trial({"threads": chosen}, an_answer("throughput", 400.0)),  # type: ignore[dict-item]
         ]
         substitute = ranking(add_trials(study, trials)).cheaper
 
-        assert (substitute.point["intra_threads"] if substitute else None) == (
+        assert (substitute.point["threads"] if substitute else None) == (
             chosen if cheaper is not None or isinstance(chosen, bool | str) else None
         )
 

@@ -215,9 +215,22 @@ def read_kind(data: bytes | str, kind: str, origin: str) -> dict[str, Any]:
 def upgrade_result(document: dict[str, Any], origin: str) -> dict[str, Any]:
     """Upgrade the document of a Result, and restore NaN and infinities."""
     current = upgrade(document, origin, UPGRADES, SCHEMA)
+    _rename_knobs(current["job"])
     current["measurements"] = [_restore_nan(plain) for plain in current.get("measurements", ())]
     _restore_points(current.get("outline"))
     return current
+
+
+def _rename_knobs(job: dict[str, Any]) -> None:
+    """Name the knobs of an earlier job as they are named now, so that jobs compare."""
+    names = _RENAMED_KNOBS.get(job.get("backend", ""), {})
+    config = job.get("config")
+    if names and isinstance(config, dict):
+        job["config"] = {names.get(name, name): value for name, value in config.items()}
+
+
+_RENAMED_KNOBS = {"onnxruntime": {"intra_threads": "threads"}}
+"""Backend to the knobs that had another name."""
 
 
 def upgrade(document: dict[str, Any], origin: str, upgrades: Upgrades, newest: int) -> dict[str, Any]:

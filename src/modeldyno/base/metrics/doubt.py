@@ -264,8 +264,8 @@ def trust(codes: Iterable[str]) -> Trust:
 
 
 def seriousness(code: str) -> int:
-    """Return the rank of a doubt: 0 for the most serious one."""
-    return _RANKS.get(code, len(DISCREDITING))
+    """Return the rank of a doubt, 0 for the most serious; a plugin's own is the last that disturbs."""
+    return _RANKS.get(code, len(DISCREDITING) + len(DISTURBING) - 1)
 
 
 _RANKS = {code: rank for rank, code in enumerate(CODES)}

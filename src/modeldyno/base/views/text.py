@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from modeldyno.base.document import Document
     from modeldyno.base.job.knob import KnobValue
+    from modeldyno.base.metrics.doubt import Doubt
     from modeldyno.base.result.result import Result
 
 

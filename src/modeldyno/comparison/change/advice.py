@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 SCHEMA = 1
 HOPELESS = 1.5
 """A candidate is dropped after its single run if it is this many times as bad as the baseline."""
-_CODES_OF_AXES = {"threads": "threads", "intra_threads": "threads", "batch_size": "batch-size"}
+_CODES_OF_AXES = {"threads": "threads", "batch_size": "batch-size"}
 """Axes of a space to the code of the matching finding."""
 
 Settings = dict[str, KnobValue]

@@ -250,7 +250,7 @@ def _doubts(
         message, advice = spell_for_command_line(doubt.seen), spell_for_command_line(doubt.advice)
         yield Notice(severity=Severity.DOUBT, code=doubt.code, text=message, advice=advice)
     by_side = [
-        (name, {doubt.code: doubt for doubt in reversed(result.doubts)})
+        (name, {doubt.code: doubt for doubt in result.doubts})
         for result, name in zip((baseline, contrast.candidate), names, strict=True)
     ]
     if not everything and by_side[0][1].keys() == by_side[1][1].keys():

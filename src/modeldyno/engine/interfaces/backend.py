@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from modeldyno.models.interface import Model
 
 
-HOST_AXES = frozenset({"threads", "intra_threads"})
+HOST_AXES = frozenset({"threads"})
 """Axes that matter only to models on the CPU."""
 
 

@@ -160,7 +160,7 @@ def batch(case: Case) -> Iterator[Finding]:
 
 def threads(case: Case) -> Iterator[Finding]:
     """Propose another number of threads: no more than cores, and one if operators are short."""
-    name = case.has("threads", "intra_threads")
+    name = case.has("threads")
     setting, cores = case.setting(name) if name else None, case.cores
     if case.served or not name or not cores or not case.result.environment.on_cpu:
         return

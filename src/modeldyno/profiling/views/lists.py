@@ -146,7 +146,7 @@ def runs(
 
 
 def settings_of(entries: Sequence[Entry]) -> list[str]:
-    """Describe how each Result was measured, such as ``onnxruntime, batch 8, intra_threads=2``.
+    """Describe how each Result was measured, such as ``onnxruntime, batch 8, threads=2``.
 
     Settings that all of them have alike are left out, unless the summary of a Result begins with them.
     """

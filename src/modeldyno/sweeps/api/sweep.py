@@ -131,7 +131,7 @@ def sweep(
 
     Args:
         model: what `profile` takes; a live object is measured inside this process.
-        space: knobs to vary: ``{"batch_size": (1, 8, 64), "intra_threads": "1..4"}``, or text as ``--space``
+        space: knobs to vary: ``{"batch_size": (1, 8, 64), "threads": "1..4"}``, or text as ``--space``
             takes it; the usual knobs if empty.
         objectives: metrics to improve, each in its own direction, optionally with weights:
             ``{"throughput": 10, "latency.p99": 5}``; throughput if no objective is given.

@@ -78,8 +78,10 @@ def _doubts(study: Study, row: RankedConfiguration, options: ViewOptions) -> Ite
     telling = study.candidates[key(row.point)].quoted_trials
     codes = sorted(row.doubts, key=seriousness)[:_DOUBTS]
     if len(codes) > 1 and options.stored and not options.verbose:
-        told = [Doubt(code=code, seen=_begin_small(CODES.get(code, code)), advice="") for code in row.doubts]
-        yield doubts_in_a_line(told, f"modeldyno show {study.id[:6]} -v")
+        doubts = [
+            Doubt(code=code, seen=_begin_small(CODES.get(code, code)), advice="") for code in row.doubts
+        ]
+        yield doubts_in_a_line(doubts, f"modeldyno show {study.id[:6]} -v")
         return
     for code in codes:
         doubted = [trial for trial in telling if code in trial.doubts]
@@ -124,7 +126,7 @@ def headline(study: Study, ranked: Ranking | None = None) -> str:
         return f"{made}, and all failed: {shorten_text(next(row.failure for row in ranked.rows))}"
     if ranked.best is None:
         return f"{made}: {_nearest(study, ranked)}."
-    return f"{made}: {_answer(study, ranked, ranked.best)}."
+    return f"{_answer(study, ranked, ranked.best)}; {made}."
 
 
 def title(study: Study) -> str:

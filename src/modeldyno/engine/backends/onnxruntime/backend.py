@@ -45,9 +45,9 @@ knobs = (
         aliases=("provider",),
     ),
     count_knob(
-        "intra_threads",
+        "threads",
         "Intra-operator threads; ONNX Runtime's default is one per physical core.",
-        aliases=("intra_op_num_threads", "threads"),
+        aliases=("intra_threads", "intra_op_num_threads"),
     ),
     count_knob(
         "inter_threads",
@@ -86,7 +86,7 @@ knobs = (
     ),
     BATCH_SIZE,
 )
-space = ("batch_size=1..32*2", "intra_threads=1..{cores}*2")
+space = ("batch_size=1..32*2", "threads=1..{cores}*2")
 
 _PROVIDERS = {
     "cpu": "CPUExecutionProvider",
@@ -325,14 +325,14 @@ def _allowed_threads() -> int:
 
 def _has_spinning_threads(config: Mapping[str, KnobValue]) -> bool:
     """Check whether there are threads besides the caller's that spin, as they do by default."""
-    single_threaded = config.get("intra_threads") == 1 and not config.get("parallel")
+    single_threaded = config.get("threads") == 1 and not config.get("parallel")
     return bool(config.get("spinning", True)) and not single_threaded
 
 
 def _session_options(ort: Any, config: Mapping[str, KnobValue]) -> Any:
     options = ort.SessionOptions()
     options.log_severity_level = _FATAL
-    options.intra_op_num_threads = int(config.get("intra_threads", _allowed_threads()))
+    options.intra_op_num_threads = int(config.get("threads", _allowed_threads()))
     options.inter_op_num_threads = int(config.get("inter_threads", 0))
     level = _LEVELS[str(config.get("graph_optimization", "all"))]
     options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, level)

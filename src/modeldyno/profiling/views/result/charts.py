@@ -160,9 +160,7 @@ def cost_charts(result: Result) -> Iterator[Tree]:
             note=f"equal modules are merged; {_ZOOM}",
         )
     elif outline is not None and len(kinds := [op for op in outline.operators if op.macs]) > 1:
-        parts = tuple(
-            TreeNode(name=op.kind, value=op.macs, detail=count(op.calls, "call")) for op in kinds
-        )
+        parts = tuple(TreeNode(name=op.kind, value=op.macs, detail=count(op.calls, "call")) for op in kinds)
         yield Tree(
             title="Operators, each as wide as its MACs",
             scale=AxisScale(label="MACs", unit=COUNT),

@@ -232,7 +232,7 @@ def threads(result: Result) -> str:
     """Return the number of threads, as the model's process reported it or as configured."""
     actual = result.environment.conditions.get("threads")
     config = result.job.config
-    requested = config.get("threads", config.get("intra_threads", actual))
+    requested = config.get("threads", actual)
     return "default threads" if requested is None else count(int(requested), "thread")
 
 
