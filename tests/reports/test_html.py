@@ -406,3 +406,23 @@ def test_paper_shows_what_is_folded_and_repeats_headings() -> None:
     for folded in (".doubts", ".folded"):
         assert re.search(rf"{folded}::details-content[^{{]*{{content-visibility:visible", paper)
     assert "thead th button{display:contents}" in paper
+
+
+def test_a_folded_part_opens_when_a_link_leads_to_it() -> None:
+    """The place that the contents link to is within it, its title stands in the line that opens it."""
+    note_ = Notice(severity=Severity.NOTE, text="within")
+    parts = [Heading(title="Open"), note_, Heading(title="Shut", folded=True), note_]
+
+    page = html.lay_out(parts, title="t")
+
+    assert '<section id="part-1">\n<h2>Open</h2>' in page
+    assert '<details class="folded part"><summary><h2>Shut</h2></summary>\n<div id="part-2">' in page
+    assert 'href="#part-2">Shut</a>' in page
+
+
+def test_a_page_begins_with_whose_it_is() -> None:
+    """Its foot, which stands on each sheet of paper, too, without markup of its own."""
+    page = html.lay_out([], title="t", foot="digits <b>, 2026")
+
+    assert '<p class="subject">digits &lt;b&gt;, 2026</p>' in page
+    assert '<p class="subject">' not in html.lay_out([], title="t")

@@ -473,3 +473,15 @@ class TestWrite:
         codec.write(path, b"data")
 
         assert path.read_bytes() == b"data"
+
+
+def test_the_threads_of_earlier_results_have_the_name_of_today() -> None:
+    """So that an earlier baseline with a setting is that of a result of today; other backends keep theirs."""
+    document = json.loads(
+        codec.encode(replace(a_result(), job=Job(model=a_result().job.model, backend="onnxruntime")))
+    )
+    document["job"]["config"] = {"intra_threads": 2, "arena": False}
+
+    assert codec.decode(json.dumps(document).encode()).job.config == {"threads": 2, "arena": False}
+    document["job"]["backend"] = "mine"
+    assert codec.decode(json.dumps(document).encode()).job.config["intra_threads"] == 2

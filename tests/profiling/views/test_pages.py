@@ -180,7 +180,7 @@ class TestResult:
         assert headings(summary(document)) == ["Results", "How it was measured"]
         assert len(list(summary(document))) < len(list(page(document)))
 
-    def test_calls_are_drawn_in_their_order_with_the_warm_up(self) -> None:
+    def test_calls_are_drawn_in_their_order(self) -> None:
         """Few calls are drawn one by one, many by the median and the slowest of each few."""
         few = a_result(samples=[1e-3 + n * 1e-6 for n in range(50)])
         (each,) = call_timeline(few)
@@ -191,7 +191,7 @@ class TestResult:
             "median of each 4 calls",
             "slowest of each 4 calls",
         ]
-        assert [(band.low, band.high) for band in many.bands] == [(-43.0, 0.0)]
+        assert not many.bands  # its times are not kept
         assert many.note == "the warm-up, 43 calls in 400 ms, is not included"
 
     def test_processes_are_lines_of_their_own(self) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from modeldyno.base.metrics.measurement import Distribution, Measurement
 from modeldyno.base.report.charts import Plot, Stack
+from modeldyno.base.result.static_data import MemoryItem, Operator, StaticReport
 from modeldyno.base.result.trace_data import LoadSecond, TraceReport
-from modeldyno.profiling.views.result.charts import draw_request_stages, load_by_second
-from modeldyno.testing.sample_results import a_result
+from modeldyno.models.static.graph import Role
+from modeldyno.profiling.views.result.charts import cost_charts, draw_request_stages, load_by_second
+from modeldyno.testing.sample_results import a_result, an_inspection
 
 
 def test_what_of_a_load_is_not_measured_is_shaded() -> None:
@@ -49,3 +51,46 @@ def test_a_stage_has_one_colour_in_every_chart() -> None:
     assert tints[0]["compute: model"] == tints[1]["compute: model"] is not None
     assert tints[0]["queue"] != tints[0]["compute: model"]
     assert tints[1]["mine"] is None
+
+
+def test_modules_are_as_wide_as_what_they_cost() -> None:
+    """Equal layers are one part, and what is too thin for its name is none."""
+    modules, peak = cost_charts(an_inspection())
+
+    assert modules.title == "Modules, each as wide as its MACs"
+    (encoder,) = (part for part in modules.root.children if part.name.startswith("encoder"))
+    assert encoder.detail.startswith("6 x ")
+    assert modules.root.value >= sum(part.value for part in modules.root.children)
+    outline = an_inspection().outline
+    assert outline is not None
+    assert peak.root.value == sum(held.bytes for held in outline.peak)
+    assert peak.root.children[0].name == "weights"
+
+
+def test_of_a_model_without_modules_the_operators_are_drawn() -> None:
+    """If at least two of them multiply."""
+    two = tuple(
+        Operator(kind=kind, calls=2, macs=macs) for kind, macs in (("Conv", 3), ("Gemm", 1), ("Relu", 0))
+    )
+    result = an_inspection(outline=StaticReport(operators=two))
+
+    (drawn,) = cost_charts(result)
+    assert [(part.name, part.value) for part in drawn.root.children] == [("Conv", 3), ("Gemm", 1)]
+    assert list(cost_charts(an_inspection(outline=StaticReport(operators=two[1:])))) == []
+    assert list(cost_charts(a_result())) == []
+
+
+def test_gradients_at_the_peak_are_named() -> None:
+    """And a role without modules has no parts."""
+    held = (
+        MemoryItem(scope="", role=Role.GRADIENT, bytes=8),
+        MemoryItem(scope="a.0", role=Role.ACTIVATION, bytes=1),
+        MemoryItem(scope="a.1", role=Role.ACTIVATION, bytes=1),
+    )
+    (drawn,) = cost_charts(an_inspection(outline=StaticReport(peak=held)))
+
+    assert [(role.name, role.value) for role in drawn.root.children] == [
+        ("gradients of parameters", 8),
+        ("activations", 2),
+    ]
+    assert [(part.name, part.value) for part in drawn.root.children[1].children] == [("a.*", 2)]

@@ -254,6 +254,8 @@ def format_option_values(kind: str, value: Any) -> Iterable[str]:
         return (format_sequence(value),)
     if kind == options.SHARE:
         return (f"{value:.3g}",)
+    if kind == SECONDS:  # that of a share of a budget has as many digits as a float
+        value = round(value, 2) if value >= 1 else float(f"{value:.3g}")
     if kind in {SECONDS, BYTES}:
         return (format_quantity(value, kind, None).replace(" ", ""),)
     return (str(value),)

@@ -86,7 +86,7 @@ _FEWEST_SECONDS = 2
 
 
 def call_timeline(result: Result) -> Iterator[Plot]:
-    """Draw the latency of the calls in order, with the warm-up before them."""
+    """Draw the latency of the calls in order, after the warm-up."""
     value, unit = result.distribution("latency"), unit_of_work(result)
     if value is None or len(value) < _FEWEST:
         return
@@ -98,7 +98,6 @@ def call_timeline(result: Result) -> Iterator[Plot]:
         for place, run in enumerate(runs[:_PROCESSES], 1)
         for line in _line(run, step, unit, f"process {place}: " if len(runs) > 1 else "")
     ]
-    dropped = value.warmup_dropped // len(value.runs)
     yield Plot(
         title=f"{unit.capitalize()}s in order",
         x=AxisScale(label=f"{unit} after the warm-up"),
@@ -109,7 +108,6 @@ def call_timeline(result: Result) -> Iterator[Plot]:
             for name in ("p50", "p99")
             if value.certified(name) is not None
         ),
-        bands=(Band(name="warm-up", low=-float(dropped), high=0.0),) if dropped else (),
         note="; ".join(filter(None, (_warmup_note(value, unit), _undrawn_processes(runs)))),
     )
 
