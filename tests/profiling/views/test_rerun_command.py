@@ -254,7 +254,9 @@ def test_a_live_object_is_measured_again_by_a_call() -> None:
         job_text(result)
 
 
-@pytest.mark.parametrize(("seconds", "text"), [(1.10681453117, "1.11s"), (0.0123456, "12.3ms"), (30.0, "30s")])
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(1.10681453117, "1.11s"), (0.0123456, "12.3ms"), (30.0, "30s")]
+)
 def test_a_share_of_a_budget_is_told_without_the_digits_of_a_float(seconds: float, text: str) -> None:
     """The time limit of a run within a comparison is such a share."""
     plan = Plan(max_time=seconds, min_time=0.01)

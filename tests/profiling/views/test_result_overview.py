@@ -81,13 +81,20 @@ def test_a_bound_is_shown_with_its_figure() -> None:
     assert "latency.p99.9" in text_shown
 
 
-def test_of_an_inspection_all_figures_are_shown() -> None:
-    """It is what was asked for; the machine and the software are with -v."""
-    whole, brief_ = views.blocks(an_inspection()), tuple(overview(an_inspection()))
+def test_of_an_inspection_the_costs_and_the_modules_are_shown() -> None:
+    """What few ask for, and small modules, are left to -v, which a line says."""
+    text = terminal.text(list(overview(an_inspection())))
+    (tree,) = (b for b in overview(an_inspection()) if isinstance(b, Table) and b.title.startswith("Modules"))
+    outline = an_inspection().outline
+    assert outline is not None
+    without = replace(an_inspection(), outline=replace(outline, modules=outline.modules[:3]))
 
-    assert brief_[:-1] == whole[:-1]
-    assert isinstance(brief_[-1], Table)
-    assert [row[0] for row in brief_[-1].rows] == ["inputs", "analysed"]
+    assert "memory_peak" in text
+    assert "bytes_read" not in text
+    assert "Formulas" not in text
+    assert "-v shows bytes moved" in text
+    assert len(tree.rows) <= 14
+    assert "Most expensive" not in terminal.text(list(overview(without)))
 
 
 def test_what_was_measured_stands_apart_from_what_was_computed() -> None:

@@ -193,13 +193,16 @@ _DOUBT = 210
 
 
 def overview(result: Result, options: ViewOptions = PLAIN) -> Iterator[Block]:
-    """Lay out a Result in brief; of inspections and one's own code all figures are shown."""
+    """Lay out a Result in brief; of one's own code all figures are shown."""
     if is_region_profile(result) or is_watched_block(result):
         yield from blocks(result, options)
         return
     if is_inspection(result):
-        *shown, _ = blocks(result, options)
-        yield from shown
+        yield verdict_notice(result, options.judgements)
+        yield from verdicts(options.judgements)
+        yield from failures(result)
+        yield from inspection(result, options, brief=True)
+        yield from doubts(result)
         yield brief_facts(result)
         return
     judgements, cohosted = options.judgements, tuple(cohosted_table(result))

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from modeldyno.base.views.view_options import ViewOptions
 
 _COSTLIEST, _HELD, _UNCOUNTED = 5, 6, 12
-_GLANCE = 25
-"""Most rows of the module tree."""
+_GLANCE, _BRIEF_GLANCE = 25, 14
+"""Most rows of the module tree, in full and in brief."""
 _NAME, _KIND, _LABEL, _OUTPUT = 38, 22, 36, 15
 """Most characters of a module's name, of its class, of both together, and of its output."""
 _TITLES = {
@@ -42,20 +42,24 @@ _TITLES = {
 }  # fmt: skip
 
 
-def inspection(result: Result, options: ViewOptions) -> Iterator[Block]:
-    """Lay out the static analysis."""
+def inspection(result: Result, options: ViewOptions, *, brief: bool = False) -> Iterator[Block]:
+    """Lay out the static analysis; in brief without what few ask for: bytes moved, formulas, small modules."""
     root = build_module_tree(result)
-    yield from totals(result)
+    yield from totals(result, brief=brief)
     if root is not None:
-        yield from _costliest(root, options)
-        yield from _matching(root, options) if options.filter else _tree(root, options)
+        most = _BRIEF_GLANCE if brief else _GLANCE
+        if not brief or len(walk(root)) > most:  # else the tree has them all at a glance
+            yield from _costliest(root, options)
+        yield from _matching(root, options) if options.filter else _tree(root, options, most)
     if result.outline is not None:
         yield from _peak(result.outline)
         if options.verbose or root is None:
             yield from _operators(result.outline)
     yield from reservations(result, options)
-    yield from grid(result)
+    yield from grid(result, brief=brief)
     yield from device_bounds(result)
+    if brief:
+        yield note("-v shows bytes moved, sizes of inputs and outputs, and formulas, too")
 
 
 def reservations(result: Result, options: ViewOptions) -> Iterator[Block]:
@@ -97,17 +101,17 @@ def _format_metric(node: ModuleNode, metric: str) -> str:
     return format_quantity(node.of(metric), unit, 3)
 
 
-def _tree(root: ModuleNode, options: ViewOptions) -> Iterator[Block]:
+def _tree(root: ModuleNode, options: ViewOptions, most: int) -> Iterator[Block]:
     everything = walk(root, options.sort)
     rows = everything if options.depth is not None else [row for row in everything if _has_cost(row)]
     deepest = max(row.level for row in rows)
     depth = (
-        readable_depth([row.level for row in rows], _GLANCE)
+        readable_depth([row.level for row in rows], most)
         if options.depth is None
         else min(options.depth, deepest)
     )
     listed = [row for row in rows if row.level <= depth]
-    cut = 0 if options.depth is not None else max(0, len(listed) - _GLANCE)
+    cut = 0 if options.depth is not None else max(0, len(listed) - most)
     yield _module_table(
         root,
         listed[: len(listed) - cut],

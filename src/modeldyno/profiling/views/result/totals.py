@@ -40,13 +40,14 @@ def is_inspection(result: Result) -> bool:
     return analysed and all(m.row.computed for m in result.measurements)
 
 
-def totals(result: Result) -> Iterator[Table]:
-    """Yield the table of totals, unless it is empty."""
+def totals(result: Result, *, brief: bool = False) -> Iterator[Table]:
+    """Yield the table of totals, unless it is empty; in brief without those that few ask for."""
+    omitted = _TOLD_WITH_PARAMETERS | (_SELDOM_ASKED_FOR if brief else set())
     by_metric = {m.metric: m for m in result.measurements if not m.scope and m.row.computed}
     rows = tuple(
         (metric, _value(by_metric[metric]), describe_total(result, by_metric[metric]))
         for metric in METRICS
-        if metric in by_metric and metric not in _TOLD_WITH_PARAMETERS and _matters(by_metric[metric])
+        if metric in by_metric and metric not in omitted and _matters(by_metric[metric])
     )
     if rows:
         sizes = analysed_at(result)
@@ -66,6 +67,10 @@ def _matters(measurement: Measurement) -> bool:
 
 
 _TOLD_WITH_PARAMETERS = {"trainable_parameters", "buffers"}
+_SELDOM_ASKED_FOR = {
+    "file_bytes", "elementwise", "bytes_read", "bytes_written", "arithmetic_intensity", "input_bytes",
+    "output_bytes",
+}  # fmt: skip
 _SHOWN_AT_ZERO = frozenset({"parameters", "macs", "flops", "activation_peak", "coverage", "largest_batch"})
 
 
@@ -167,8 +172,8 @@ _COLUMNS = 7
 _POINTS = 40
 
 
-def grid(result: Result) -> Iterator[Block]:
-    """Lay out the totals at the requested sizes, and their formulas."""
+def grid(result: Result, *, brief: bool = False) -> Iterator[Block]:
+    """Lay out the totals at the requested sizes, and their formulas unless it shall be brief."""
     outline = result.outline
     if outline is None or not outline.points:
         return
@@ -186,7 +191,8 @@ def grid(result: Result) -> Iterator[Block]:
             for point in outline.points[:_POINTS]
         ),
     )
-    yield from _formulas(outline)
+    if not brief:
+        yield from _formulas(outline)
     if len(outline.points) > _POINTS:
         more = len(outline.points) - _POINTS
         yield note(f"{more:,} more sizes are in the JSON output: --json PATH")
