@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from modeldyno.base.report.blocks import Column, Heading, Notice, Severity, Table, make_columns
+from modeldyno.base.report.blocks import Block, Column, Heading, Notice, Severity, Table, make_columns
 from modeldyno.base.report.charts import AxisScale, Plot, Series
 from modeldyno.base.views.python_wording import translate_doubts
 from modeldyno.profiling import views
@@ -411,7 +411,7 @@ def test_paper_shows_what_is_folded_and_repeats_headings() -> None:
 def test_a_folded_part_opens_when_a_link_leads_to_it() -> None:
     """The place that the contents link to is within it, its title stands in the line that opens it."""
     note_ = Notice(severity=Severity.NOTE, text="within")
-    parts = [Heading(title="Open"), note_, Heading(title="Shut", folded=True), note_]
+    parts: list[Block] = [Heading(title="Open"), note_, Heading(title="Shut", folded=True), note_]
 
     page = html.lay_out(parts, title="t")
 

@@ -21,7 +21,7 @@ FIELDS = frozenset(
     }
 )  # fmt: skip
 """The fields that messages name; other words in backticks stay as they are."""
-KNOBS = frozenset({"threads", "device", "extra", "max_tokens", "stream"})
+KNOBS = frozenset({"threads", "device", "extra", "max_tokens", "prompt_tokens", "stream", "tokenizer"})
 """Knobs of a backend that messages name with a value."""
 
 _FIELD = re.compile(r"`(?P<name>[a-z_]+)(?:=(?P<value>[^`]+))?`")

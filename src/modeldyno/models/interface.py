@@ -117,6 +117,8 @@ class Model:
     """Size of its files on disk; None if it has no files."""
     encode: Callable[[Sequence[str], int | None], Feed] | None = None
     """Tokenizes text with the model's own tokenizer, padded to the given or the longest length."""
+    tokenizer: str = ""
+    """File or folder of the tokenizer that counts the tokens of prompts; empty if unknown."""
     example: Feed | None = None
     """Example inputs that came with the model (from a factory or a callable)."""
     candidates: Callable[[], Iterable[InputSpec]] | None = None

@@ -22,6 +22,7 @@ from modeldyno.base.job.probe_options import (
     evaluation_name,
     is_evaluation,
 )
+from modeldyno.base.job.prompt_lengths import SCHEME, parse_prompt_lengths
 from modeldyno.base.job.static_options import HERE, Mode, StaticOptions, parse_vary
 from modeldyno.base.metrics.constraints import Constraint, latency_within
 from modeldyno.base.metrics.measurement_plan import Plan
@@ -454,6 +455,9 @@ def _vary(sizes_by_name: str | Iterable[str] | Mapping[str, int | Iterable[int]]
 
 def _input(value: str | InputSpec) -> InputSpec:
     spec = parse_input(value) if isinstance(value, str) else value
+    if spec.source is not None and spec.source.startswith(SCHEME):
+        parse_prompt_lengths(spec.source)
+        return spec
     if spec.source is not None and not Path(spec.source).expanduser().exists():
         raise RequestError(
             f"--input '{spec.source}' is neither a file nor a shape such as name=8x128:int64:0..30521."

@@ -33,7 +33,7 @@ from modeldyno.serving.load.request_log import Column
 from modeldyno.testing import server_tensorflow_grpc
 from modeldyno.testing.server_faults import FAULTS, NUMBERS
 from modeldyno.testing.server_http import NOTHING, ServerConnection, ServerState
-from modeldyno.testing.server_protocols import Generation, Site
+from modeldyno.testing.server_protocols import Generation, Site, count_by_tokenizer, count_words
 from modeldyno.testing.server_queue import COLUMNS, Alarm, Workers
 from modeldyno.testing.service_model import Service, Stall, parse_durations
 
@@ -193,6 +193,7 @@ def _argument_parser() -> argparse.ArgumentParser:
     add("--model", default="echo")
     add("--tokens", type=int, default=16, help="tokens of a generated text, if the request sets no number")
     add("--pace", type=float, default=0.001, help="seconds from one token to the next")
+    add("--tokenizer", default="", help="tokenizer.json that counts the tokens of prompts, instead of words")
     add("--together", type=int, default=1, help="tokens in a chunk of a stream")
     add("--certificate", help="file; makes it HTTPS")
     add("--key", help="file")
@@ -220,7 +221,12 @@ async def _serve(options: argparse.Namespace) -> None:
         site=Site(
             model=options.model,
             payload=(b"ok" * options.payload)[: options.payload],
-            generation=Generation(tokens=options.tokens, pace=options.pace, together=options.together),
+            generation=Generation(
+                tokens=options.tokens,
+                pace=options.pace,
+                together=options.together,
+                count_tokens=count_by_tokenizer(options.tokenizer) if options.tokenizer else count_words,
+            ),
         ),
         workers=Workers(service=_service(options), alarm=Alarm(loop), seed=options.seed),
         full=options.full,

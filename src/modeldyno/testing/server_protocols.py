@@ -16,6 +16,27 @@ _Json = dict[str, Any]
 _Choice = Callable[[str], dict[str, Any]]
 
 
+def count_words(text: str) -> int:
+    """Count the words of a text."""
+    return len(text.split())
+
+
+def count_by_tokenizer(file: str) -> Callable[[str], int]:
+    """Return what counts tokens by a ``tokenizer.json``; needs the library `tokenizers`."""
+    from tokenizers import Tokenizer  # optional
+
+    tokenizer = Tokenizer.from_file(file)
+    return lambda text: len(tokenizer.encode(text).ids)
+
+
+def _prompts(request: _Json) -> list[str]:
+    """Return the texts of a request: the contents of its messages, or its prompts."""
+    if messages := request.get("messages"):
+        return [str(message.get("content") or "") for message in messages]
+    prompt = request.get("prompt") or ""
+    return [str(text) for text in prompt] if isinstance(prompt, list) else [str(prompt)]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generation:
     """How text is generated."""
@@ -26,6 +47,8 @@ class Generation:
     """Seconds from one token to the next."""
     together: int = 1
     """Tokens in a piece of a stream."""
+    count_tokens: Callable[[str], int] = count_words
+    """Counts the tokens of a prompt: words, or by a tokenizer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +142,7 @@ class Site:
         request = json.loads(body)
         settings = self.generation
         count = int(request.get("max_tokens") or request.get("max_completion_tokens") or settings.tokens)
-        prompt = len(str(request.get("messages") or request.get("prompt") or "").split())
+        prompt = sum(map(settings.count_tokens, _prompts(request)))
         usage = {"prompt_tokens": prompt, "completion_tokens": count, "total_tokens": prompt + count}
         common = {"id": "cmpl-1", "created": 0, "model": self.model}
         if not request.get("stream"):

@@ -1,11 +1,19 @@
 from __future__ import annotations
 
+from math import inf
+
 import pytest
 
 from modeldyno.base.metrics.doubt import Doubt
+from modeldyno.base.metrics.measurement import Interval
 from modeldyno.base.report.blocks import Severity
 from modeldyno.base.stats.units import SECONDS
-from modeldyno.base.views.text import doubts_in_a_line, format_ends, format_rough_duration
+from modeldyno.base.views.text import (
+    doubts_in_a_line,
+    estimate_with_half_width,
+    format_ends,
+    format_rough_duration,
+)
 
 
 @pytest.mark.parametrize(
@@ -83,3 +91,17 @@ def test_a_long_doubt_leaves_room_for_the_others_and_the_command() -> None:
 
 def _doubt(code: str) -> Doubt:
     return Doubt(code=code, seen=f"of {code}.", advice="")
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "text"),
+    [(9.4e-3, 10.6e-3, "10.0 ms ±6%"), (9.95e-3, 10.05e-3, "10.00 ms ±0.5%"), (1e-3, 90e-3, "10 ms ±>100%")],
+)
+def test_an_estimate_stands_with_half_of_its_interval(low: float, high: float, text: str) -> None:
+    """In percent; of none known, or without an end, alone."""
+    written = estimate_with_half_width(10e-3, Interval(low=low, high=high), SECONDS)
+
+    assert written.split("±")[1] == text.split("±")[1]
+    assert "±" not in estimate_with_half_width(10e-3, None, SECONDS)
+    assert "±" not in estimate_with_half_width(10e-3, Interval(low=0.0, high=inf), SECONDS)
+    assert "±" not in estimate_with_half_width(0.0, Interval(low=0.0, high=1.0), SECONDS)

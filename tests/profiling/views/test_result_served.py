@@ -13,7 +13,7 @@ from modeldyno.base.metrics.measurement import Distribution, Interval, Measureme
 from modeldyno.base.report.blocks import Notice, Table
 from modeldyno.base.result.result import Result
 from modeldyno.profiling.views.result.served import breakdown, composing_models, server_clause
-from modeldyno.profiling.views.result.table import results
+from modeldyno.profiling.views.result.table import brief_results, results
 
 STAGES = (
     observed_number("queue_time", 0.004),
@@ -176,3 +176,18 @@ def test_a_server_that_tells_nothing_has_no_table() -> None:
     (_, note) = breakdown(result(service, STAGES[0], replace(STAGES[3])))
     assert isinstance(note, Notice)
     assert note.text.endswith("3.50 on average")
+
+
+def test_times_of_a_language_model_are_a_line_each() -> None:
+    """With their percentiles beside each other; of too few answers about, of a void one nothing."""
+    stream = result(*STREAM, spread("latency", 8), spread("inter_chunk_latency", void="the client was late"))
+
+    times, others = brief_results(stream, ())
+
+    assert [column.title for column in times.columns] == ["time", "p50", "p90", "p99"]
+    by_name = {row[0]: row[1:] for row in times.rows}
+    assert by_name["time_to_first_token"][0].startswith("10.00 ms ±")
+    assert by_name["latency"][2].startswith("about ")
+    assert not {"time_to_first_token.p50", "latency.p50"} & {row[0] for row in others.rows}
+    (only,) = brief_results(result(*STREAM[1:]), ())
+    assert only.rows

@@ -69,6 +69,19 @@ UNCERTIFIED = "~"
 """Marks a statistic of too few samples to be certified."""
 
 
+def estimate_with_half_width(value: float, interval: Interval | None, unit: str) -> str:
+    """Format an estimate with half of its interval: ``3.9 ms ±6%``."""
+    text = estimate(value, interval, unit)[0]
+    half = 0.0 if interval is None or not value else (interval.high - interval.low) / 2 / abs(value)
+    if not half or not isfinite(half):
+        return text
+    return f"{text} ±>100%" if half > 1 else f"{text} ±{half:.{0 if half >= _PERCENT else 1}%}"
+
+
+_PERCENT = 0.0095
+"""Share from which on a percentage needs no digit after its point."""
+
+
 def estimate_near_zero(value: float, low: float, high: float, unit: str) -> tuple[str, str]:
     """Format an estimate and its interval, whose ends may be much further from zero than the estimate.
 

@@ -27,8 +27,9 @@ from modeldyno.base.job.input_spec import (
     symbols_of,
     write_option,
 )
+from modeldyno.base.job.prompt_lengths import SCHEME, parse_prompt_lengths
 from modeldyno.base.metrics.doubt import Doubt
-from modeldyno.engine.data import data_files, request_data, text_requests
+from modeldyno.engine.data import data_files, request_data, text_requests, token_prompts
 from modeldyno.engine.data.requested_inputs import with_requested_inputs
 from modeldyno.models import random_arrays
 from modeldyno.models.interface import Feed, Form, RequestStreams, Tracing
@@ -70,6 +71,8 @@ class Payload:
     """Of a file of requests: its streams, and the answers that it expects."""
     drawn: frozenset[str] = frozenset()
     """Names of inputs whose values are random."""
+    prompt_tokens: int = 0
+    """Tokens of the first payload's prompts, as the model's tokenizer counts them; 0 if that is unknown."""
     makers: tuple[Callable[[], Feed], ...] = ()
     """Functions of the user that make each of `feeds` again; empty without."""
     doubts: tuple[Doubt, ...] = ()
@@ -121,6 +124,8 @@ class _Data:
     """File of requests to the fields in it that are not sent."""
     lengths: list[int] = field(default_factory=list)
     """Tokens of each text that was padded to the longest of all."""
+    prompt_tokens: list[int] = field(default_factory=list)
+    """Tokens of each prompt that was made to have so many."""
 
 
 def build_payloads(
@@ -146,7 +151,7 @@ def build_payloads(
         RequestError: the request contradicts the model, the data, or itself.
         UnknownName: `sizes` names a dimension that no input has.
     """
-    declared = _declare(model, requested, batch_size, sizes or {}, base)
+    declared = _declare(model, requested, batch_size, sizes or {}, base, seed)
     data, batch = declared.data, declared.batch
     bound = declared.bound_sizes(model, batch_size, sizes or {})
     specs = tuple(replace(spec, shape=concrete_shape(spec, bound)) for spec in declared.inputs)
@@ -167,6 +172,7 @@ def build_payloads(
         ),
         samples=bound.get(BATCH) or _common_first(feeds[0]) or 1,
         streams=streams,
+        prompt_tokens=sum(data.prompt_tokens[:batch]),
         drawn=frozenset(
             s.name for s in specs if streams is None and s.name not in {**data.rows, **data.whole}
         ),
@@ -265,6 +271,7 @@ def _declare(
     batch_size: int | None,
     sizes: Mapping[str, int],
     base: Path | None = None,
+    seed: int = 0,
 ) -> _DeclaredInputs:
     model = with_requested_inputs(model, requested, base)
     _check_names(model, requested)
@@ -275,7 +282,7 @@ def _declare(
     else:
         batch = _batch(declared, requested, batch_size)
         sized = [_bind_sizes(spec, sizes) for spec in declared]
-        data = _read(model, sized, requested, batch, base or Path())
+        data = _read(model, sized, requested, batch, base or Path(), seed)
     _row_count(data)
     shaped = (*(r for r in requested if r.source is None), *_data_shapes(data, batch))
     inputs = tuple(_with_fixed_value(_with_data_shape(spec, shaped, model), data) for spec in declared)
@@ -466,7 +473,12 @@ def _use_example(example: Feed, batch_size: int | None) -> tuple[int, _Data]:
 
 
 def _read(
-    model: Model, declared: Sequence[InputSpec], requested: Sequence[InputSpec], batch: int, base: Path
+    model: Model,
+    declared: Sequence[InputSpec],
+    requested: Sequence[InputSpec],
+    batch: int,
+    base: Path,
+    seed: int,
 ) -> _Data:
     data = _Data()
     files = [request for request in requested if request.source is not None]
@@ -479,8 +491,12 @@ def _read(
         ]
         path = base / Path(str(request.source)).expanduser()
         limit = _max_payloads(declared, real=True) * batch
-        if path.suffix.lower() == request_data.SUFFIX:
-            values: Feed | list[str] = request_data.read_request_data(path).rows(
+        values: Feed | list[str]
+        if str(request.source).startswith(SCHEME):
+            values, counts = _draw_prompts(model, str(request.source), most=limit, seed=seed)
+            data.prompt_tokens.extend(counts)
+        elif path.suffix.lower() == request_data.SUFFIX:
+            values = request_data.read_request_data(path).rows(
                 [spec for spec in declared if spec.name in names], limit
             )
         elif model.takes_requests and (requests := _text_requests(path, names, limit)) is not None:
@@ -498,6 +514,29 @@ def _read(
                 target[spec.name] = _fit_to_spec(spec, values[spec.name], path, rows=target is data.rows)
                 data.sources[spec.name] = str(request.source)
     return data
+
+
+def _draw_prompts(
+    model: Model, source: str, *, most: int, seed: int
+) -> tuple[Feed | list[str], tuple[int, ...]]:
+    """Make prompts of so many tokens.
+
+    Raises:
+        RequestError: the model takes no prompts, its tokenizer is not known, or a length is none.
+    """
+    if not model.takes_requests:
+        raise RequestError(
+            f"`inputs` '{source}' makes prompts, which only a server of a language model takes."
+        )
+    if not model.tokenizer:
+        raise RequestError(
+            "Prompts of a number of tokens need the model's tokenizer; give its tokenizer.json, or the "
+            "folder with that, by `tokenizer=DIR`."
+        )
+    lengths = parse_prompt_lengths(source)
+    return token_prompts.make_prompts(
+        lengths, token_prompts.find_tokenizer(model.tokenizer), most=most, seed=seed
+    )
 
 
 def _text_requests(path: Path, names: Sequence[str], limit: int) -> TextRequests | None:

@@ -92,11 +92,16 @@ def _request(line: Any, name: str, where: str) -> str | None:
             raise RequestError(f"{where}: {length!r} is no number of tokens to generate; write 1 or more.")
         fields["max_tokens"] = length
     if isinstance(line.get(_MESSAGES), list) and line[_MESSAGES]:
-        return _MARK + json.dumps({_MESSAGES: line[_MESSAGES], **fields})
+        return write_request({_MESSAGES: line[_MESSAGES], **fields})
     text = next((line[key] for key in (name, *_TEXTS) if isinstance(line.get(key), str)), None)
     if text is None:
         return None
-    return _MARK + json.dumps({"prompt": text, **fields}) if fields else text
+    return write_request({"prompt": text, **fields}) if fields else text
+
+
+def write_request(fields: Mapping[str, Any]) -> str:
+    """Write what `read_request` reads."""
+    return _MARK + json.dumps(fields)
 
 
 def read_request(text: str) -> dict[str, Any]:

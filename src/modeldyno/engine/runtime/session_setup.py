@@ -8,16 +8,25 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.base import plugins
 from modeldyno.base.clock import perf_counter
 from modeldyno.base.errors import ModelDynoError, RequestError, Unloadable, short_reason
-from modeldyno.base.job.input_spec import BATCH
+from modeldyno.base.job.input_spec import BATCH, InputSpec
 from modeldyno.base.job.load_spec import Load
+from modeldyno.base.job.prompt_lengths import (
+    OUTPUT_TOKENS,
+    PROMPT_TOKENS,
+    TOKENIZER,
+    lengths_of_knobs,
+)
 from modeldyno.base.metrics import doubt
+from modeldyno.base.metrics.doubt import Doubt
 from modeldyno.base.metrics.measurement import observed_number
 from modeldyno.base.result.result import Artifact, Environment, Event, Loaded
+from modeldyno.engine.data import token_prompts
 from modeldyno.engine.data.assumed_sizes import assume_sizes
 from modeldyno.engine.data.batches import build_payloads
 from modeldyno.engine.data.outputs import sketch_output
@@ -41,10 +50,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from contextlib import ExitStack
 
-    from modeldyno.base.job.input_spec import InputSpec
     from modeldyno.base.job.job import Job
     from modeldyno.base.job.model_ref import ModelIdentity
-    from modeldyno.base.metrics.doubt import Doubt
     from modeldyno.engine.data.batches import Payload
     from modeldyno.engine.interfaces.backend import Backend
     from modeldyno.engine.runtime.events import RunStage
@@ -250,9 +257,34 @@ def payload_of(job: Job, model: Model, backend: Backend, preprocess: Model | Non
             example=None,
             assumed_input="",
         )
+    if model.takes_requests:
+        model = replace(model, tokenizer=str(job.config.get(TOKENIZER, "")) or _own_tokenizer(model))
     return build_payloads(
-        model, job.inputs, batch_size=batch_size_of(job), seed=job.plan.seed, sizes=job.sizes
+        model, _with_lengths(job, model), batch_size=batch_size_of(job), seed=job.plan.seed, sizes=job.sizes
     )
+
+
+def _own_tokenizer(model: Model) -> str:
+    """Return the folder of a model of Transformers, which has its tokenizer; empty if it has none."""
+    folder = Path(str(getattr(model.value, "name_or_path", "") or ""))
+    return str(folder) if (folder / token_prompts.FILE).is_file() else ""
+
+
+def _with_lengths(job: Job, model: Model) -> tuple[InputSpec, ...]:
+    """Return the requested inputs; of a language model with the lengths that knobs ask for.
+
+    Raises:
+        RequestError: its prompts are given in another way, too.
+    """
+    lengths = lengths_of_knobs(job.config) if model.takes_requests else None
+    if lengths is None:
+        return job.inputs
+    if job.inputs:
+        raise RequestError(
+            f"`inputs` gives the prompts, which {PROMPT_TOKENS} and {OUTPUT_TOKENS} would make; leave one "
+            "out. Requests of a file say their own `max_tokens`."
+        )
+    return (InputSpec(source=str(lengths)),)
 
 
 def first_call(session: Session, payload: Payload, model: Model, stage: RunStage, load: Load) -> OpenedModel:
@@ -284,7 +316,7 @@ def first_call(session: Session, payload: Payload, model: Model, stage: RunStage
         opened.events.append(failure)
         return opened
     opened.events += [observed_number("first_call", seconds)]
-    opened.events += _prompt_tokens(session, output)
+    opened.events += _prompt_tokens(session, output, payload.prompt_tokens)
     opened.events += find_output_faults(session, output, "first call", opened.checks)
     return opened
 
@@ -296,10 +328,21 @@ def _config_files(session: Session) -> Iterator[Event]:
         yield Artifact(name=name, path="", digest=digest, text=text)
 
 
-def _prompt_tokens(session: Session, output: Any) -> Iterator[Event]:
-    """Yield the number of tokens of a prompt, which only the server knows of a text."""
+def _prompt_tokens(session: Session, output: Any, target: int) -> Iterator[Event]:
+    """Yield the number of tokens of a prompt, as the server counts it, and a doubt if it is not as target."""
     if isinstance(session, ServedSession) and (count := session.prompt_tokens(output)) >= 0:
         yield observed_number("prompt_tokens", count)
+        if target and abs(count - target) > _LENGTH_TOLERANCE * target:
+            yield Doubt(
+                code="length-differs",
+                seen=f"the server counts {count:,} tokens in a prompt of {target:,}",
+                advice="its chat template adds tokens, or its tokenizer is another one: give that with "
+                f"`tokenizer`, or change `prompt_tokens` by {target - count:+,}",
+            )
+
+
+_LENGTH_TOLERANCE = 0.05
+"""Share by which the server's count of a prompt may differ from what was asked for."""
 
 
 def with_session_info(place: Environment, session: Session) -> Environment:

@@ -44,6 +44,7 @@ class _CommonKnobs(TypedDict, total=False):
     inference_mode: KnobValue
     inference_num_threads: KnobValue
     inference_precision_hint: KnobValue
+    input_tokens: KnobValue
     instance_count: KnobValue
     instances: KnobValue
     inter_op_num_threads: KnobValue
@@ -53,6 +54,7 @@ class _CommonKnobs(TypedDict, total=False):
     intra_op_parallelism_threads: KnobValue
     intra_threads: KnobValue
     io_binding: KnobValue
+    isl: KnobValue
     jit_compile: KnobValue
     job_queue_size: KnobValue
     jvm: KnobValue
@@ -64,11 +66,14 @@ class _CommonKnobs(TypedDict, total=False):
     method: KnobValue
     num_streams: KnobValue
     num_threads: KnobValue
+    osl: KnobValue
+    output_tokens: KnobValue
     parallel: KnobValue
     parallel_workers: KnobValue
     preferred_batch: KnobValue
     preferred_batch_size: KnobValue
     program: KnobValue
+    prompt_tokens: KnobValue
     protocol: KnobValue
     provider: KnobValue
     queue_delay: KnobValue
@@ -85,6 +90,7 @@ class _CommonKnobs(TypedDict, total=False):
     temperature: KnobValue
     tf32: KnobValue
     threads: KnobValue
+    tokenizer: KnobValue
     version: KnobValue
     workers: KnobValue
     xla: KnobValue

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from modeldyno.base import plugins
 from modeldyno.base.errors import RequestError
 from modeldyno.base.job.knob import Knob
+from modeldyno.base.job.prompt_lengths import OUTPUT_TOKENS, PROMPT_TOKENS, TOKENIZER
 from modeldyno.engine.interfaces.request_target import Endpoint
 from modeldyno.models.interface import Form
 from modeldyno.serving.backends import base, remote
@@ -41,6 +42,8 @@ takes_requests = True
 _PROTOCOL = "openai"
 _OPTIONS = ("endpoint", "stream", "max_tokens", "temperature", "extra")
 """Knobs that shape a request; the same as for the backend `remote`."""
+_PROMPTS = (PROMPT_TOKENS, OUTPUT_TOKENS, TOKENIZER)
+"""Knobs that make the prompts; the same, too."""
 _CONVENTIONAL_PORTS = {"http": 8000}
 _DEFAULT_COMMAND = "transformers serve {model} --host {host} --port {port}"
 _STARTUP_TIME = 600.0
@@ -52,7 +55,7 @@ knobs = (
     ),
     Knob(name="model", sentence="Model name to pass to the command; the model's directory if not set."),
     Knob(name="health", sentence="Path that answers 200 when the server is ready; /v1/models if not set."),
-    *(knob for knob in remote.knobs if knob.name in _OPTIONS),
+    *(knob for knob in remote.knobs if knob.name in {*_OPTIONS, *_PROMPTS}),
     base.ports_knob(_CONVENTIONAL_PORTS),
     base.knob("startup_time", sentence="Seconds until the server must be ready; 600 if not set."),
     base.knob("batch_size"),

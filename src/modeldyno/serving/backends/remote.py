@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from modeldyno.base import plugins
 from modeldyno.base.errors import RequestError
 from modeldyno.base.job.knob import BATCH_SIZE, Knob
+from modeldyno.base.job.prompt_lengths import OUTPUT_TOKENS, PROMPT_TOKENS, TOKENIZER
 from modeldyno.base.system.process_tree import ancestors
 from modeldyno.engine.environment.listening import serving_process
 from modeldyno.engine.interfaces.request_target import Endpoint
@@ -69,6 +70,20 @@ _KNOBS: dict[tuple[str, ...], tuple[Knob, ...]] = {
     ("openai",): (
         Knob(
             name="endpoint", choices=("completions", "chat", "embeddings"), sentence="API endpoint to call."
+        ),
+        Knob(
+            name=PROMPT_TOKENS,
+            sentence="Tokens of each random prompt: 512, 512~64 (normal), 512~x1.5 (log-normal), 256..1024.",
+            aliases=("isl", "input_tokens"),
+        ),
+        Knob(
+            name=OUTPUT_TOKENS,
+            sentence="Most tokens of each answer, drawn in the same way; `max_tokens` is one number for all.",
+            aliases=("osl",),
+        ),
+        Knob(
+            name=TOKENIZER,
+            sentence="The model's tokenizer.json, or its folder; else that beside a local model.",
         ),
         Knob(name="max_tokens", kind=int, low=1, sentence="Maximum number of tokens to generate."),
         Knob(name="temperature", kind=float, low=0, sentence="Sampling temperature; 0 is greedy decoding."),

@@ -17,6 +17,7 @@ from modeldyno.base.stats.units import SECONDS
 from modeldyno.base.views.text import (
     count,
     estimate,
+    estimate_with_half_width,
     exact_text,
     format_ends,
     format_rough_duration,
@@ -564,15 +565,7 @@ def _cell(measured: Answer | None) -> str:
     bounds, unit = measured.bounds(), measured.query.unit
     if measured.value is None:
         return format_ends(bounds.low, bounds.high, unit) or _NONE
-    half = bounds.half_width() / measured.value if measured.value else 0.0
-    if not half or not isfinite(half):
-        return _plain(measured)
-    if half > 1:
-        return f"{_plain(measured)} ±>100%"
-    return f"{_plain(measured)} ±{100 * half:.{0 if half >= _PERCENT else 1}f}%"
-
-
-_PERCENT = 0.0095
+    return estimate_with_half_width(measured.value, measured.interval, unit)
 
 
 def _explain_cells(shown: Iterable[Answer]) -> str:

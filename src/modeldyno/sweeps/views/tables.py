@@ -17,6 +17,7 @@ from modeldyno.base.views.text import (
     UNCERTIFIED,
     count,
     estimate,
+    estimate_with_half_width,
     exact_text,
     factor,
     format_ends,
@@ -290,7 +291,8 @@ def _under(study: Study, candidate: Candidate, query: Query) -> str:
     """Format the pooled value of all trials of a candidate, or what bounds it."""
     pooled = estimated(study, candidate, query)
     if pooled is not None:
-        return _value_with_half_width(pooled.value, pooled.low, pooled.high, query.unit)
+        ends = Interval(low=pooled.low, high=pooled.high)
+        return estimate_with_half_width(pooled.value, ends, query.unit)
     judged = (each for each in judge_candidate(study, candidate) if each.constraint.query == query)
     return next(map(_judged_value, judged), _NONE)
 
@@ -368,26 +370,15 @@ def _judged_value(judgement: Judgement) -> str:
     """Format the judged value, or what bounds it if it is uncertified."""
     answer, bounds = judgement.answer, judgement.answer.bounds()
     if answer.value is not None:
-        return _value_with_half_width(answer.value, bounds.low, bounds.high, answer.query.unit)
+        return estimate_with_half_width(answer.value, bounds, answer.query.unit)
     return format_ends(bounds.low, bounds.high, answer.query.unit) or _NONE
 
 
 def _estimate_text(value: Estimate, unit: str) -> str:
     """Format an estimate with half of its interval; one that is not certified is marked, and has none."""
     if value.certified:
-        return _value_with_half_width(value.value, value.low, value.high, unit)
+        return estimate_with_half_width(value.value, Interval(low=value.low, high=value.high), unit)
     return f"{UNCERTIFIED}{estimate(value.value, Interval(low=value.low, high=value.high), unit)[0]}"
-
-
-def _value_with_half_width(value: float, low: float, high: float, unit: str) -> str:
-    text = estimate(value, Interval(low=low, high=high), unit)[0]
-    half = (high - low) / 2 / abs(value) if value else 0.0
-    if half > 1:
-        return f"{text} ±>100%"
-    return text + (f" ±{half:.{0 if half >= _PERCENT else 1}%}" if half else "")
-
-
-_PERCENT = 0.0095
 
 
 def _gain(row: RankedConfiguration) -> str:

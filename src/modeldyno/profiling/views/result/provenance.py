@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeldyno.base.job.input_spec import format_shape
+from modeldyno.base.job.prompt_lengths import DEFAULT_PROMPT, SCHEME, parse_prompt_lengths
 from modeldyno.base.job.static_options import Mode
 from modeldyno.base.metrics.doubt import EXPECTED
 from modeldyno.base.report.blocks import Table, shorten
@@ -143,9 +144,18 @@ def _inputs(specs: Sequence[InputSpec]) -> Iterator[str]:
 
 def _input(spec: InputSpec, name: str) -> str:
     shape = "" if spec.shape is None or spec.dtype == "object" else format_shape(spec.shape)
-    values = f"from {spec.source}" if spec.source else _value_range(spec)
+    values = _origin(spec.source) if spec.source else _value_range(spec)
     distinct = "" if spec.distinct is None else f"{spec.distinct:,} distinct"
     return join_nonempty(" ".join(filter(None, (name, shape, spec.dtype))), values, distinct)
+
+
+def _origin(source: str) -> str:
+    """Describe the file of an input's values, or the tokens of its prompts and answers."""
+    if not source.startswith(SCHEME):
+        return f"from {source}"
+    lengths = parse_prompt_lengths(source)
+    answers = "" if lengths.output is None else f", for answers of at most {lengths.output}"
+    return f"of {lengths.prompt or DEFAULT_PROMPT} tokens each{answers}"
 
 
 def _value_range(spec: InputSpec) -> str:

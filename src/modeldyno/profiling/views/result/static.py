@@ -43,7 +43,7 @@ _TITLES = {
 
 
 def inspection(result: Result, options: ViewOptions, *, brief: bool = False) -> Iterator[Block]:
-    """Lay out the static analysis; in brief without what few ask for: bytes moved, formulas, small modules."""
+    """Lay out the static analysis; in brief without bytes moved, formulas and small modules."""
     root = build_module_tree(result)
     yield from totals(result, brief=brief)
     if root is not None:

@@ -13,6 +13,7 @@ from modeldyno.base.views.text import (
     about,
     count,
     estimate,
+    estimate_with_half_width,
     figure,
     format_measurement,
     join_nonempty,
@@ -58,6 +59,10 @@ def brief_results(result: Result, judgements: Sequence[Judgement]) -> Iterator[T
         or (m.metric in _IF_ANY and m.value)
     ]
     unscoped = [m for m in measurements if not m.scope or m.reported_statistic]
+    if is_loaded(result) and any(m.metric == "time_to_first_token" for m in unscoped):
+        spread = [m for m in unscoped if isinstance(m.value, Distribution) and m.row.unit == SECONDS]
+        yield from _percentiles(spread)
+        unscoped = [m for m in unscoped if m not in spread or m.metric in requested]
     rows = [row for m in unscoped for row in _rows(result, m, judgements)]
     named = {str(j.constraint.query) for j in judgements}
     left_out = {f"latency.{statistic}" for statistic in _DETAILED - {*result.job.plan.percentiles}} - named
@@ -65,6 +70,32 @@ def brief_results(result: Result, judgements: Sequence[Judgement]) -> Iterator[T
     rows = [row for row in rows if row[0] not in left_out - reported]
     if rows:
         yield _table("", tuple(map(_shorten_note, rows)))
+
+
+def _percentiles(measurements: Sequence[Measurement]) -> Iterator[Table]:
+    """Tabulate the percentiles of several times, a line for each time."""
+    rows = [
+        (m.metric, *(_percentile(m.value, statistic, m.row.unit) for statistic in _SHOWN))
+        for m in measurements
+        if isinstance(m.value, Distribution)
+    ]
+    if rows:
+        yield make_table(
+            "Times of answers; ± is half of the 95 % interval, about: of too few answers",
+            ("time", *(f"{statistic}>" for statistic in _SHOWN)),
+            rows,
+        )
+
+
+_SHOWN = ("p50", "p90", "p99")
+
+
+def _percentile(times: Distribution, statistic: str, unit: str) -> str:
+    if times.void:
+        return "—"
+    if times.missing(statistic):
+        return about(times, statistic, unit)
+    return estimate_with_half_width(times.statistic(statistic), times.interval(statistic), unit)
 
 
 _STARTING = {"load_time", "first_call"}
@@ -171,7 +202,8 @@ def _distribution_row(
         ends = estimate(None, interval, BYTES)[1]
         return name, format_quantity(value.statistic(statistic), BYTES, 3), ends, _note(result, measurement)
     unit = measurement.row.sample or unit_of_work(result)
-    note = f"{count(len(value), unit)}, {value.stop}" if statistic == "p50" else ""
+    stop = "" if value.stop == "requests" else value.stop  # as many as were asked for
+    note = join_nonempty(count(len(value), unit), stop) if statistic == "p50" else ""
     return (name, *estimate(value.statistic(statistic), interval, measurement.row.unit), note)
 
 

@@ -1,0 +1,89 @@
+"""Prompts of a number of tokens reach a server, which counts as many."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.engine.data.test_token_prompts import a_tokenizer
+
+import modeldyno
+from modeldyno.base.errors import RequestError
+from modeldyno.testing.server import serve_in_subprocess
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+FAST = {"requests": 12, "concurrency": 2, "max_time": 20, "store": False, "progress": False}
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    """A server that counts words, which are tokens of one kind."""
+    with serve_in_subprocess("--pace", "0.0005") as server:
+        yield f"http://127.0.0.1:{server.port}/v1"
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tokenizer that splits no word of a prompt, as the server counts."""
+    tokenizers = pytest.importorskip("tokenizers")
+    from modeldyno.models.word_list import WORDS
+
+    words = {word: at for at, word in enumerate(["[UNK]", *dict.fromkeys(WORDS)])}
+    whole = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="[UNK]"))
+    whole.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    folder = tmp_path_factory.mktemp("words")
+    whole.save(str(folder / "tokenizer.json"))
+    return folder
+
+
+def test_the_server_counts_as_many_tokens_as_were_asked_for(url: str, tokenizer: Path) -> None:
+    """Of prompts and of answers, and nothing is doubted of them."""
+    result = modeldyno.load(url, prompt_tokens=37, output_tokens=5, tokenizer=str(tokenizer), **FAST)  # type: ignore[arg-type]
+
+    assert result["prompt_tokens"] == 37
+    codes = {doubt.code for doubt in result.doubts}
+    assert not codes & {"length-differs", "fewer-tokens", "repeated-request"}
+    assert "of 37 tokens each, for answers of at most 5" in str(result)
+
+
+def test_the_same_is_asked_for_as_an_input(url: str, tokenizer: Path) -> None:
+    """With different lengths, drawn for each prompt."""
+    source = "prompt=tokens:20..30/4"
+    result = modeldyno.load(url, inputs=source, tokenizer=str(tokenizer), endpoint="chat", **FAST)  # type: ignore[arg-type]
+
+    assert 20 <= (result["prompt_tokens"] or 0) <= 30
+    assert result.inputs[0].source == "tokens:20..30/4"
+
+
+def test_another_count_of_the_server_is_a_doubt(url: str, tmp_path: Path) -> None:
+    """Its tokenizer is another one: the words of this one have several pieces."""
+    file = a_tokenizer("bytes", tmp_path)
+    result = modeldyno.load(url, prompt_tokens=200, output_tokens=4, tokenizer=str(file), **FAST)  # type: ignore[arg-type]
+
+    (doubt,) = (doubt for doubt in result.doubts if doubt.code == "length-differs")
+    assert "tokens in a prompt of 200" in doubt.seen
+    assert "`prompt_tokens` by +" in doubt.advice
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({}, "need the model's tokenizer"),
+        ({"tokenizer": "/no/such"}, "There is no tokenizer"),
+        ({"inputs": "prompt=1:string:3..3"}, "gives the prompts, which prompt_tokens"),
+        ({"inputs": "prompt=tokens:x"}, "is no number of tokens"),
+    ],
+)
+def test_what_lacks_or_contradicts_is_refused(url: str, more: dict[str, str], why: str) -> None:
+    """In one sentence."""
+    with pytest.raises(RequestError, match=why):
+        modeldyno.load(url, prompt_tokens=20, **more, **FAST)  # type: ignore[arg-type]
+
+
+def test_a_model_without_prompts_has_no_tokens_to_ask_for() -> None:
+    """It takes tensors."""
+    with pytest.raises(RequestError, match="makes prompts, which only a server of a language model takes"):
+        modeldyno.profile("examples/digits/digits.onnx", inputs="tokens:20", store=False, progress=False)
