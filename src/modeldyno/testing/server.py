@@ -194,6 +194,11 @@ def _argument_parser() -> argparse.ArgumentParser:
     add("--tokens", type=int, default=16, help="tokens of a generated text, if the request sets no number")
     add("--pace", type=float, default=0.001, help="seconds from one token to the next")
     add("--tokenizer", default="", help="tokenizer.json that counts the tokens of prompts, instead of words")
+    add(
+        "--prefix-cache",
+        action="store_true",
+        help="cache prompts in blocks of 16 words, and say how much was cached",
+    )
     add("--together", type=int, default=1, help="tokens in a chunk of a stream")
     add("--certificate", help="file; makes it HTTPS")
     add("--key", help="file")
@@ -225,6 +230,7 @@ async def _serve(options: argparse.Namespace) -> None:
                 tokens=options.tokens,
                 pace=options.pace,
                 together=options.together,
+                prefixes=set() if options.prefix_cache else None,
                 count_tokens=count_by_tokenizer(options.tokenizer) if options.tokenizer else count_words,
             ),
         ),

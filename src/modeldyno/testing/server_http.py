@@ -55,7 +55,8 @@ class ServerState:
         answer = self.answers.get(key)
         if answer is None:
             answer = self.site.answer(head, body)
-            if answer is not None and len(self.answers) < _CACHE_SIZE:
+            changes = self.site.generation.prefixes is not None  # with what was asked before
+            if answer is not None and not changes and len(self.answers) < _CACHE_SIZE:
                 self.answers[key] = answer
         return answer
 

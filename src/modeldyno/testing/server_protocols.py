@@ -29,6 +29,22 @@ def count_by_tokenizer(file: str) -> Callable[[str], int]:
     return lambda text: len(tokenizer.encode(text).ids)
 
 
+_BLOCK = 16
+"""Words of a block of the prefix cache."""
+
+
+def _take_cached(text: str, settings: Generation) -> int:
+    """Return the tokens of the longest beginning in blocks that an earlier prompt had; keep all of this."""
+    assert settings.prefixes is not None
+    words, longest = text.split(), ""
+    for end in range(_BLOCK, len(words) + 1, _BLOCK):
+        beginning = " ".join(words[:end])
+        if beginning in settings.prefixes:
+            longest = beginning
+        settings.prefixes.add(beginning)
+    return settings.count_tokens(longest) if longest else 0
+
+
 def _prompts(request: _Json) -> list[str]:
     """Return the texts of a request: the contents of its messages, or its prompts."""
     if messages := request.get("messages"):
@@ -49,6 +65,8 @@ class Generation:
     """Tokens in a piece of a stream."""
     count_tokens: Callable[[str], int] = count_words
     """Counts the tokens of a prompt: words, or by a tokenizer."""
+    prefixes: set[str] | None = None
+    """Beginnings of earlier prompts, of which the tokens are cached; None: nothing is cached."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +161,10 @@ class Site:
         settings = self.generation
         count = int(request.get("max_tokens") or request.get("max_completion_tokens") or settings.tokens)
         prompt = sum(map(settings.count_tokens, _prompts(request)))
-        usage = {"prompt_tokens": prompt, "completion_tokens": count, "total_tokens": prompt + count}
+        usage: _Json = {"prompt_tokens": prompt, "completion_tokens": count, "total_tokens": prompt + count}
+        if settings.prefixes is not None:
+            cached = sum(_take_cached(text, settings) for text in _prompts(request))
+            usage["prompt_tokens_details"] = {"cached_tokens": cached}
         common = {"id": "cmpl-1", "created": 0, "model": self.model}
         if not request.get("stream"):
             choice = {"index": 0, "finish_reason": "length"} | whole_choice(_WORD * count)

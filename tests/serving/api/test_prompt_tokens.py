@@ -87,3 +87,22 @@ def test_a_model_without_prompts_has_no_tokens_to_ask_for() -> None:
     """It takes tensors."""
     with pytest.raises(RequestError, match="makes prompts, which only a server of a language model takes"):
         modeldyno.profile("examples/digits/digits.onnx", inputs="tokens:20", store=False, progress=False)
+
+
+def test_prompts_that_the_server_has_cached_are_told(tokenizer: Path) -> None:
+    """The same seed sends the same prompts, which a prefix cache answers sooner; another one does not."""
+    sent = {"prompt_tokens": 64, "output_tokens": 2, "tokenizer": str(tokenizer)}
+    with serve_in_subprocess("--pace", "0.0005", "--prefix-cache") as server:
+        runs = [
+            modeldyno.load(f"http://127.0.0.1:{server.port}/v1", seed=seed, **sent, **FAST)  # type: ignore[arg-type]
+            for seed in (1, 1, 2)
+        ]
+
+    shares = [run["cached_prompt_share"] or 0.0 for run in runs]
+    assert shares[1] == 1.0
+    assert max(shares[0], shares[2]) < 0.01
+    assert [any(doubt.code == "cached-prompts" for doubt in run.doubts) for run in runs] == [
+        False,
+        True,
+        False,
+    ]

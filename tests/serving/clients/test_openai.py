@@ -166,6 +166,20 @@ class TestAnswers:
         assert openai.prompt_tokens(reply({"usage": {"prompt_tokens": True}, "choices": []})) == -1
         assert openai.prompt_tokens(reply({"usage": {"prompt_tokens": "3"}})) == -1
 
+    @pytest.mark.parametrize(
+        "document",
+        [
+            {"usage": {"prompt_tokens": 9, "prompt_tokens_details": {"cached_tokens": 8}}, "choices": []},
+            {"usage": {"prompt_tokens": 9, "prompt_cache_hit_tokens": 8}, "choices": []},
+            {"choices": [], "timings": {"cache_n": 8, "prompt_n": 1}},
+        ],
+    )
+    def test_cached_tokens_of_a_prompt_are_read(self, document: dict[str, Any]) -> None:
+        """Where OpenAI, DeepSeek and llama.cpp have them; where there are none, they are not known."""
+        assert openai.cached_tokens(reply(document)) == 8
+        assert openai.cached_tokens(events(document)) == 8
+        assert openai.cached_tokens(reply({"usage": {"prompt_tokens": 9}})) == -1
+
     def test_the_last_usage_counts(self) -> None:
         """A server that tells the usage with every piece is read at its last."""
         answer = events(*({"choices": [], "usage": {"completion_tokens": n}} for n in range(4)))

@@ -8,8 +8,9 @@ import pytest
 from tests.serving.load.test_load_analysis import records, window
 
 from modeldyno.base.metrics.doubt import CODES, Doubt
+from modeldyno.base.metrics.measurement import Measurement
 from modeldyno.base.result.request_outcome import RequestOutcome
-from modeldyno.serving.load.stream_doubts import TextRequest, stream_doubts
+from modeldyno.serving.load.stream_doubts import TextRequest, cached_prompts, stream_doubts
 
 if TYPE_CHECKING:
     from modeldyno.serving.load.request_log import Records
@@ -94,3 +95,16 @@ def test_texts_that_end_by_themselves_are_told_with_how_to_go_on() -> None:
     assert "26.7 tokens on average, of 73.3 that were asked for (36%); they ended by stop (1)" in doubt.seen
     assert 'extra={"ignore_eos":true}' in doubt.advice
     assert "ended" not in doubts(answers(5), TextRequest(tokens=(10,)))["fewer-tokens"].seen
+
+
+def test_prompts_of_a_cache_are_told() -> None:
+    """By what answers say of it; below a percent it is no doubt, and of silent servers nothing is known."""
+    share, doubt = cached_prompts([(40, 100), (0, 100), (-1, 100), (9, -1)])
+    assert isinstance(share, Measurement)
+    assert (share.metric, share.value) == ("cached_prompt_share", 0.2)
+    assert isinstance(doubt, Doubt)
+    assert doubt.code == "cached-prompts"
+    assert "20% of the prompts' tokens from earlier requests, as 2 answers say" in doubt.seen
+    (little,) = cached_prompts([(1, 1000)])
+    assert isinstance(little, Measurement)
+    assert list(cached_prompts([(-1, 5)])) == []

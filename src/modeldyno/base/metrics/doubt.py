@@ -68,6 +68,7 @@ DISTURBING: dict[str, str] = {
     "unanswered": "The time was up before some requests were answered: the slowest are not in the latency.",
     "sent-late": "Some requests were sent late: the tail of the latency is not the server's alone.",
     "length-differs": "The server counts another number of tokens in a prompt than was asked for.",
+    "cached-prompts": "The server had tokens of prompts from earlier requests, and did not compute them.",
     "repeated-request": "All requests were identical, so that a cache may have answered them.",
     "constant-output": "Different inputs gave the same output.",
     "coarse-output": "All values of an output of float32 are those of a 16-bit format.",

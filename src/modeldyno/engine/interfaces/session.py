@@ -258,6 +258,10 @@ class ServedSession(Session):
         """Return the prompt tokens of an answer; -1 if unknown."""
         return -1
 
+    def cached_tokens(self, reply: Any) -> int:
+        """Return how many of the prompt tokens the server had from earlier requests; -1 if unknown."""
+        return -1
+
     def finish_reason(self, reply: Any) -> str:
         """Return why the text of an answer ended, such as ``length`` or ``stop``; empty if unknown."""
         return ""

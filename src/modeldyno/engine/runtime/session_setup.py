@@ -329,7 +329,7 @@ def _config_files(session: Session) -> Iterator[Event]:
 
 
 def _prompt_tokens(session: Session, output: Any, target: int) -> Iterator[Event]:
-    """Yield the number of tokens of a prompt, as the server counts it, and a doubt if it is not as target."""
+    """Yield the number of tokens of a prompt, as the server counts it, and a doubt if that is far off."""
     if isinstance(session, ServedSession) and (count := session.prompt_tokens(output)) >= 0:
         yield observed_number("prompt_tokens", count)
         if target and abs(count - target) > _LENGTH_TOLERANCE * target:

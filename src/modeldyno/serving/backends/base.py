@@ -249,6 +249,10 @@ class ServerSession(RequestSession):
         """Return the number of prompt tokens that an answer reports; -1 if unknown."""
         return self.client.prompt_tokens(reply)
 
+    def cached_tokens(self, reply: Reply) -> int:
+        """Return how many prompt tokens the server had from earlier requests; -1 if unknown."""
+        return self.client.cached_tokens(reply)
+
     def finish_reason(self, reply: Reply) -> str:
         """Return why a generated text ended; empty if unknown."""
         return self.client.finish_reason(reply)

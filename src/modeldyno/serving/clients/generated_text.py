@@ -61,6 +61,14 @@ _PROMPT: tuple[tuple[str, ...], ...] = (
     ("timings", "prompt_n"),
 )
 """Where an event, or a whole answer, counts the tokens of the generated text, and of the prompt."""
+_CACHED: tuple[tuple[str, ...], ...] = (
+    ("usage", "prompt_tokens_details", "cached_tokens"),
+    ("usage", "prompt_cache_hit_tokens"),  # DeepSeek
+    ("response", "usage", "input_tokens_details", "cached_tokens"),  # OpenAI's responses
+    ("meta_info", "cached_tokens"),  # SGLang
+    ("timings", "cache_n"),  # llama.cpp
+)
+"""Where it counts those tokens of the prompt that the server had from earlier requests."""
 _ASKED: tuple[tuple[str, ...], ...] = (
     ("max_completion_tokens",),
     ("max_tokens",),
@@ -73,7 +81,8 @@ _ASKED: tuple[tuple[str, ...], ...] = (
 """Where a request says how many tokens it asks for."""
 _MAY_COUNT = re.compile(
     b"|".join(
-        rb'"%b"\s*:\s*\d' % name.encode() for name in dict.fromkeys(path[-1] for path in _GENERATED + _PROMPT)
+        rb'"%b"\s*:\s*\d' % name.encode()
+        for name in dict.fromkeys(path[-1] for path in _GENERATED + _PROMPT + _CACHED)
     )
 )
 _REASON = re.compile(rb'"(?:finish_reason|stop_reason|done_reason)"\s*:\s*"(\w+)"')
@@ -133,6 +142,11 @@ def generated_tokens(reply: Reply) -> int:
 def prompt_tokens(reply: Reply) -> int:
     """Return the tokens of the prompt as the server counts them; -1 if it does not."""
     return _last_count(reply, _PROMPT)
+
+
+def cached_tokens(reply: Reply) -> int:
+    """Return how many of these the server had from earlier requests; -1 if it does not say."""
+    return _last_count(reply, _CACHED)
 
 
 def _last_count(reply: Reply, places: Sequence[tuple[str, ...]]) -> int:

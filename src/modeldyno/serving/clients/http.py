@@ -95,6 +95,7 @@ def tokens(reply: Reply) -> int:
 
 
 finish_reason = generated_text.finish_reason
+cached_tokens = generated_text.cached_tokens
 
 
 def bearing(event: bytes) -> bool:

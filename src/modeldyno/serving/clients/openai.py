@@ -207,6 +207,7 @@ def tokens(reply: Reply) -> int:
 
 prompt_tokens = generated_text.prompt_tokens
 finish_reason = generated_text.finish_reason
+cached_tokens = generated_text.cached_tokens
 bearing = generated_text.bears_openai_text
 
 

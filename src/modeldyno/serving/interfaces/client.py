@@ -94,6 +94,10 @@ class Client(ABC):
         """Return the prompt tokens of an answer; -1 if unknown."""
         return -1
 
+    def cached_tokens(self, reply: Reply) -> int:
+        """Return how many of the prompt tokens the server had from earlier requests; -1 if unknown."""
+        return -1
+
     def finish_reason(self, reply: Reply) -> str:
         """Return why the text of an answer ended, such as ``length`` or ``stop``; empty if unknown."""
         return ""

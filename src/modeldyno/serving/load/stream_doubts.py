@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from modeldyno.base.metrics.doubt import Doubt
+from modeldyno.base.metrics.measurement import observed_number
 from modeldyno.base.stats import statistics
 from modeldyno.serving.load.request_log import sample_records
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from modeldyno.base.metrics.measurement import Measurement
     from modeldyno.serving.load.request_log import Records
     from modeldyno.serving.load.steady_window import SteadyWindow
 
@@ -33,6 +35,31 @@ class TextRequest:
     """Tokens that each message asks for at most; 0 for one that does not say; empty: none says."""
     reasons: Sequence[str] = ()
     """Why the texts of some answers ended, as the server says; empty for an answer without a reason."""
+
+
+def cached_prompts(counts: Sequence[tuple[int, int]]) -> Iterator[Measurement | Doubt]:
+    """Yield the share of prompts that a server had from earlier requests, and a doubt if it matters.
+
+    Args:
+        counts: of some answers the cached and all tokens of the prompt; -1 if the server does not say.
+    """
+    counted = [(cached, tokens) for cached, tokens in counts if cached >= 0 and tokens > 0]
+    if not counted:
+        return
+    share = sum(cached for cached, _ in counted) / sum(tokens for _, tokens in counted)
+    yield observed_number("cached_prompt_share", share)
+    if share >= _CACHED:
+        yield Doubt(
+            code="cached-prompts",
+            seen=f"the server had {share:.0%} of the prompts' tokens from earlier requests, as "
+            f"{len(counted):,} answers say: their first tokens came sooner than those of new prompts",
+            advice="send prompts that it has not seen, with another `seed`, or restart it; if your users' "
+            "prompts begin alike, give theirs with `inputs`",
+        )
+
+
+_CACHED = 0.01
+"""Share of cached tokens from which on they matter."""
 
 
 def stream_doubts(window: SteadyWindow, text_request: TextRequest) -> Iterator[Doubt]:

@@ -173,6 +173,10 @@ def _report(finished: _FinishedLoad, plan: Plan, since: int) -> Iterator[Measure
         yield from request_stages.measurements(window, monitor.stamps)
     reasons = tuple(map(monitor.session.finish_reason, ending.replies))
     yield from stream_doubts.stream_doubts(window, replace(finished.text_request, reasons=reasons))
+    session = monitor.session
+    yield from stream_doubts.cached_prompts(
+        [(session.cached_tokens(reply), session.prompt_tokens(reply)) for reply in ending.replies]
+    )
     if finished.messages == 1:
         yield _REPEATED
     if monitor.load.trace and (unused := unused_trace_fields(monitor.load.trace)):
