@@ -95,7 +95,12 @@ def _doubt(code: str) -> Doubt:
 
 @pytest.mark.parametrize(
     ("low", "high", "text"),
-    [(9.4e-3, 10.6e-3, "10.0 ms ±6%"), (9.95e-3, 10.05e-3, "10.00 ms ±0.5%"), (1e-3, 90e-3, "10 ms ±>100%")],
+    [
+        (9.4e-3, 10.6e-3, "10.0 ms ±6%"),
+        (9.95e-3, 10.05e-3, "10.00 ms ±0.5%"),
+        (1e-3, 90e-3, "10 ms ±>100%"),
+        (9.9999e-3, 10.0001e-3, "±<0.1%"),
+    ],
 )
 def test_an_estimate_stands_with_half_of_its_interval(low: float, high: float, text: str) -> None:
     """In percent; of none known, or without an end, alone."""

@@ -106,3 +106,17 @@ def test_prompts_that_the_server_has_cached_are_told(tokenizer: Path) -> None:
         True,
         False,
     ]
+
+
+def test_each_load_of_a_ladder_sends_prompts_of_its_own(tokenizer: Path) -> None:
+    """A prefix cache knows none of them from the load before; the same load again sends the same."""
+    lengths = {"prompt_tokens": 64, "output_tokens": 2, "tokenizer": str(tokenizer)}
+    with serve_in_subprocess("--pace", "0.0005", "--prefix-cache") as server:
+        url = f"http://127.0.0.1:{server.port}/v1"
+        two, four = (
+            modeldyno.load(url, **(FAST | lengths | {"concurrency": slots}))  # type: ignore[arg-type]
+            for slots in (2, 4)
+        )
+
+    assert two.inputs[0].digest != four.inputs[0].digest
+    assert (four["cached_prompt_share"] or 0.0) < 0.01

@@ -75,11 +75,15 @@ def estimate_with_half_width(value: float, interval: Interval | None, unit: str)
     half = 0.0 if interval is None or not value else (interval.high - interval.low) / 2 / abs(value)
     if not half or not isfinite(half):
         return text
-    return f"{text} ±>100%" if half > 1 else f"{text} ±{half:.{0 if half >= _PERCENT else 1}%}"
+    if half > 1:
+        return f"{text} ±>100%"
+    return f"{text} ±{half:.{0 if half >= _PERCENT else 1}%}" if half >= _LEAST_HALF else f"{text} ±<0.1%"
 
 
 _PERCENT = 0.0095
 """Share from which on a percentage needs no digit after its point."""
+_LEAST_HALF = 0.0005
+"""Share below which a percentage with one digit is 0."""
 
 
 def estimate_near_zero(value: float, low: float, high: float, unit: str) -> tuple[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -260,8 +261,17 @@ def payload_of(job: Job, model: Model, backend: Backend, preprocess: Model | Non
     if model.takes_requests:
         model = replace(model, tokenizer=str(job.config.get(TOKENIZER, "")) or _own_tokenizer(model))
     return build_payloads(
-        model, _with_lengths(job, model), batch_size=batch_size_of(job), seed=job.plan.seed, sizes=job.sizes
+        model,
+        _with_lengths(job, model),
+        batch_size=batch_size_of(job),
+        seed=_seed_of_prompts(job) if model.takes_requests else job.plan.seed,
+        sizes=job.sizes,
     )
+
+
+def _seed_of_prompts(job: Job) -> int:
+    """Return a seed of its own for each load, as a prefix cache would know the prompts of the last one."""
+    return job.plan.seed if job.load is None else zlib.crc32(f"{job.plan.seed} {job.load}".encode())
 
 
 def _own_tokenizer(model: Model) -> str:
