@@ -422,7 +422,7 @@ def _stop_if_hopeless(study: Study, result: Result, measured_count: int) -> None
                 if any(doubt.code == "out-of-time" for doubt in result.doubts):
                     raise OutOfTime(
                         f"The time limit of the sweep ended its first trial before {query} was measured; "
-                        "give it more time with --max-time."
+                        "give it more time with `max_time`."
                     ) from error
                 raise RequestError(
                     f"The goal asks for {query}, which a trial does not measure: {error} "

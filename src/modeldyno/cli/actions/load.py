@@ -118,7 +118,7 @@ def _go_on(ctx: click.Context, targets: OutputTargets, planned: CostOptions, opt
     typed = [name for name in flags if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE]
     search_values = {name: options[name] for name in _SEARCH_VALUES if name in typed}
     require = options["require"] if "require" in typed else ()
-    changes = [flags[name] for name in typed if name not in _OF_THE_RUN]
+    changes = {name: flags[name] for name in typed if name not in _OF_THE_RUN}
     if options["rerank"] is not None:
         resume.check_rerank(changes)
         stored = resume.find_series(options["rerank"])

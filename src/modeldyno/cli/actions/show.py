@@ -12,6 +12,7 @@ from modeldyno.base.errors import RequestError
 from modeldyno.base.kinds import kind_of
 from modeldyno.base.metrics.measurement import Interval
 from modeldyno.base.metrics.metric import METRICS
+from modeldyno.base.option_spelling import spell_for_command_line
 from modeldyno.base.result.result import Result
 from modeldyno.cli.actions.options import split_list
 from modeldyno.cli.actions.printing import print_blocks, print_document, print_result
@@ -60,7 +61,7 @@ def _print_result(document: Result, planned: CostOptions, options: dict[str, Any
         answer = document.ask(query)
         click.echo(format_answer(answer))
         if answer.value is None and answer.query.part is None:
-            click.echo(f"modeldyno: {answer.why}", err=True)
+            click.echo(f"modeldyno: {spell_for_command_line(answer.why)}", err=True)
         if (metric := answer.query.metric) not in METRICS:
             text = f"There is no metric '{metric}' here; the number is as the document has it."
             click.echo(f"modeldyno: {text}", err=True)

@@ -154,7 +154,7 @@ def _model_directory(model: Model) -> str:
     name = str(getattr(model.value, "name_or_path", "") or "")
     if not name:
         raise RequestError(
-            f"The server's name for '{model.identity.name}' is not known; set it with --set model=NAME."
+            f"The server's name for '{model.identity.name}' is not known; give it as the knob model."
         )
     return str(Path(name).absolute()) if Path(name).is_dir() else name
 

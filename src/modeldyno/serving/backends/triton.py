@@ -229,7 +229,7 @@ def _need_backends(
             continue
         raise RequestError(
             f"'{name}' needs the backend '{backend}', which {program.path} lacks; choose another Triton with "
-            "--set program=PATH, --set launch=docker or --set server=URL."
+            "`program=PATH`, `launch=docker` or `server=URL`."
         )
 
 
