@@ -6,7 +6,7 @@ import ast
 import re
 from inspect import isfunction, signature, unwrap
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 import pytest
@@ -21,7 +21,7 @@ from modeldyno.profiling.api.error_wording import keywords_of
 from modeldyno.profiling.api.settings import Knobs, ServedKnobs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 SOURCE = Path(modeldyno.__file__ or "").parent
 NAMED = re.compile(r"`([a-z_]+)(?:=|`)")
@@ -93,7 +93,7 @@ def test_each_field_is_an_option_and_an_argument() -> None:
     """What a message advises can be typed: at the command line, and in Python."""
     context = cli.make_context("modeldyno", [], resilient_parsing=True)
     options = {word for name in COMMANDS for word in options_of(cli.get_command(context, name), context)}
-    functions = [
+    functions: list[Callable[..., Any]] = [
         function
         for home in (modeldyno, modeldyno.servers, modeldyno.store, registry, serving, sweeps)
         for name in home.__all__

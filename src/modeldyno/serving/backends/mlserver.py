@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 requires: tuple[str, ...] = ()
 accepts = model_files.accepts
 serves = True
-recalls = True
 recall = export_cache.recall
 
 _INTERFACES = ("http", "grpc", "metrics")

@@ -57,8 +57,6 @@ if TYPE_CHECKING:
 requires: tuple[str, ...] = ()
 accepts = model_files.accepts | {Form.REPOSITORY}
 serves = True
-deploys = True
-recalls = True
 recall = export_cache.recall
 knobs = triton_knobs.knobs
 space = triton_knobs.space
