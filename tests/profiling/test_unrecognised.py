@@ -84,7 +84,7 @@ def test_a_function_make_is_proposed_wherever_it_stands(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("member", "says"),
     [
-        ("x.npy", "holds arrays, not a model; give it with --input"),
+        ("x.npy", "holds arrays, not a model; give it with `inputs`"),
         ("notes.txt", "has content that no loader recognises"),
     ],
 )

@@ -28,7 +28,7 @@ from modeldyno.sweeps import build, config_export, loop
 from modeldyno.sweeps import codec as codec_study
 from modeldyno.sweeps.loop import run_study
 from modeldyno.sweeps.resume import check_rerank, check_resume, rerank_stored, resume_study
-from modeldyno.sweeps.study import resume_guard, verification
+from modeldyno.sweeps.study import study_progress, verification
 from modeldyno.sweeps.study.ranking import Ranking, ranking
 from modeldyno.sweeps.views import blocks as study_blocks
 from modeldyno.sweeps.views.sweep_command import goal_words
@@ -184,7 +184,7 @@ def _explain_end(study: Study) -> str:
         return "no remaining trial would make the answer more certain"
     if budget.max_trials is not None and len(study.measured) >= budget.max_trials:
         return f"the limit of {count(budget.max_trials, 'trial')} is reached; raise it with --max-trials"
-    seconds = resume_guard.mean_trial_seconds(study)
+    seconds = study_progress.mean_trial_seconds(study)
     spent, per_trial = (format_quantity(s, SECONDS, 2) for s in (study.spent, seconds))
     of_budget = "" if budget.max_time is None else f" of {format_quantity(budget.max_time, SECONDS, 3)}"
     enough = math.ceil(study.spent + (verification.RIVALS + 1) * seconds)

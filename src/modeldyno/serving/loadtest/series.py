@@ -19,6 +19,7 @@ from modeldyno.base.result.result import Progressed
 from modeldyno.base.system.variables import variables_set
 from modeldyno.engine.runtime.warm_worker import open_warm_worker
 from modeldyno.engine.trace.carbon import with_carbon
+from modeldyno.profiling.consistency_guard import ConsistencyGuard
 from modeldyno.profiling.request import server_for
 from modeldyno.profiling.run import JudgedResult, judge_result
 from modeldyno.serving.load.capacity import Capacity
@@ -34,7 +35,6 @@ from modeldyno.serving.load.series_steps import (
     next_load,
     step_within,
 )
-from modeldyno.sweeps.study.resume_guard import ConsistencyGuard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
