@@ -30,7 +30,7 @@ from modeldyno.stores.lookup import find, find_any
 from modeldyno.sweeps.study.study import Study
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from modeldyno.base.document import StoredDocument
     from modeldyno.base.metrics.constraints import Answer, Constraint
@@ -53,7 +53,7 @@ def run(**options: Any) -> int | None:
     return None
 
 
-def _print_result(document: Result, planned: CostOptions, options: dict[str, Any]) -> int | None:
+def _print_result(document: Result, planned: CostOptions, options: Mapping[str, Any]) -> int | None:
     """Print a result or a part of it; return the exit code of its bounds."""
     query = options["query"]
     constraints = tuple(map(document.read_bound, options["require"]))
@@ -87,7 +87,7 @@ def _print_result(document: Result, planned: CostOptions, options: dict[str, Any
     return None
 
 
-def _find(options: dict[str, Any]) -> StoredDocument:
+def _find(options: Mapping[str, Any]) -> StoredDocument:
     """Return the document; a result with its carbon, if that was asked for."""
     emission, document = Emission.parse(options["carbon"], options["power"]), find_any(options["result"])
     return with_carbon(document, emission) if emission and isinstance(document, Result) else document
@@ -101,7 +101,7 @@ def _cost_answer(result: Result, planned: CostOptions, constraints: Sequence[Con
     return cost_answer
 
 
-def _print_other(document: StoredDocument, planned: CostOptions, options: dict[str, Any]) -> None:
+def _print_other(document: StoredDocument, planned: CostOptions, options: Mapping[str, Any]) -> None:
     """Print a document that is no Result, or its JSON; a load series with replicas and costs."""
     kind, series = kind_of(document), isinstance(document, LoadCurve | Capacity)
     flags = {
