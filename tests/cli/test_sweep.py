@@ -526,7 +526,7 @@ def test_a_directory_with_files_of_yours_is_not_written_to(
 
     assert result.code == 2
     assert (
-        "The directory out of --export-configs is not empty; give another one, or add --overwrite"
+        "The directory out is not empty; give another one, or add --overwrite"
         in result.err
     )
     assert not used.jobs
