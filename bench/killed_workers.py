@@ -37,10 +37,9 @@ from tests.support.sample_registry import a_figure, a_task, a_version, a_worker
 from modeldyno.base.errors import StoreError
 from modeldyno.registry.interface import Outcome
 from modeldyno.registry.records.records import TaskState
-from modeldyno.registry.store import clock
 from modeldyno.registry.store.sql_registry import SqlRegistry
 from modeldyno.registry.store.tasks import LOST
-from modeldyno.stores import database
+from modeldyno.stores import clock, database
 from modeldyno.testing.sample_results import a_small_result
 
 if TYPE_CHECKING:

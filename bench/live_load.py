@@ -22,8 +22,8 @@ import numpy as np
 
 from modeldyno.base import plugins
 from modeldyno.base.identity import new_identity
+from modeldyno.base.result.live_load import SECONDS_KEPT, LiveLoad
 from modeldyno.base.result.trace_data import LiveSecond
-from modeldyno.serving.load.load_seconds import SECONDS_KEPT, LiveLoad
 from modeldyno.serving.load.request_log import COLUMNS, Records
 from modeldyno.serving.loadgen.running_load import LoadProgress
 from modeldyno.serving.probes.live_seconds import LiveSeconds

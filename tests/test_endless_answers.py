@@ -11,11 +11,11 @@ import pytest
 from modeldyno.base.errors import ModelDynoError
 from modeldyno.comparison import pr_comment
 from modeldyno.engine.interfaces.request_target import Target, Transport
+from modeldyno.engine.samplers import triton_metrics
 from modeldyno.registry import webhooks
 from modeldyno.registry.records.records import RegistryEvent
 from modeldyno.registry.records.webhooks import Delivery, Webhook
 from modeldyno.serving.loadgen.single_request import send_once
-from modeldyno.serving.samplers import triton_metrics
 from modeldyno.serving.servers import server_process
 from modeldyno.serving.servers.admin_client import AdminClient
 from modeldyno.testing.endless_answers import HTTP1, HTTP2, EndlessAnswer, endless_server

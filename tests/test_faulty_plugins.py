@@ -229,6 +229,22 @@ def test_a_subclass_of_the_base_is_a_plugin(install_reporter: Callable[..., None
     assert plugins.reporter("aaa") is reporter
 
 
+@pytest.mark.parametrize(
+    ("member", "content"),
+    [("lay_out(self, blocks, **how)", Content.PAGES), ("table(self, block)", Content.TABLES),
+     ("draw(self, chart, *, title)", Content.CHART)],
+)  # fmt: skip
+@pytest.mark.parametrize("base", ["Reporter", "object"])
+def test_a_member_needs_no_flag_to_be_called(
+    install_reporter: Callable[..., None], base: str, member: str, content: Content
+) -> None:
+    """What a reporter writes is what it has a function for, whether it is a subclass or any object."""
+    text = f"class Mine({base}):\n    suffix = '.mine'\n    def {member}:\n        return ''\n"
+    install_reporter(f"{text}    def render(self, document, *, judgements=()):\n        return ''\n", "Mine")
+
+    assert plugins.reporter("aaa").content is content
+
+
 def test_any_object_is_a_plugin(install_reporter: Callable[..., None]) -> None:
     """It is laid over the defaults of its kind."""
     text = "class Any:\n    suffix = '.any'\n\n    def render(self, document, *, judgements=()):\n"

@@ -4,22 +4,34 @@ from __future__ import annotations
 
 import ast
 import re
-from importlib import import_module
-from inspect import signature, unwrap
+from inspect import isfunction, signature, unwrap
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import click
 import pytest
 
 import modeldyno
+from modeldyno import registry, serving, sweeps
 from modeldyno.base.metrics.measurement_plan import Plan
-from modeldyno.base.option_spelling import FIELDS, KNOBS, spell_for_command_line, spell_for_python
+from modeldyno.base.option_spelling import FIELDS, FUNCTIONS, KNOBS, spell_for_command_line, spell_for_python
+from modeldyno.base.options import LOAD, PLAN
 from modeldyno.cli import COMMANDS, cli
 from modeldyno.profiling.api.error_wording import keywords_of
+from modeldyno.profiling.api.settings import Knobs, ServedKnobs
 
-CORE = Path(import_module("modeldyno.base.job").__file__ or "").parents[1]
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+SOURCE = Path(modeldyno.__file__ or "").parent
 NAMED = re.compile(r"`([a-z_]+)(?:=|`)")
-ONLY_OPTIONS = {"demand", "find_load"}
-"""Fields that no function of the Python API has."""
+OTHER_WORDS = {
+    "inspect": "a function of Python", "load": "a function of a module", "matrix": "a key of a file of jobs",
+    "jobs": "a key of a file of jobs", "next": "a key of an answer of the dashboard",
+}  # fmt: skip
+"""Words in backticks that are no fields, and what they are."""
+FILLED_IN = {"max_regression", "measurements", "most", "smallest"}
+"""Fields that functions put into a message, as the options of a load and of a plan are."""
 
 
 @pytest.mark.parametrize(
@@ -35,6 +47,9 @@ ONLY_OPTIONS = {"demand", "find_load"}
         ("inspect it with `mode=train`", "inspect it with --mode train", "inspect it with mode='train'"),
         ("`require=latency.p99 <= 5ms`", "--require 'latency.p99 <= 5ms'", "require='latency.p99 <= 5ms'"),
         ("add `force` to", "add --force to", "add force=True to"),
+        ("holds with `find_load`", "holds with --find-load", "holds with find_load()"),
+        ("`certain=95%` or more", "--until 95% or more", "certain='95%' or more"),
+        ("`batch_size=4` is", "--set batch_size=4 is", "batch_size=4 is"),
         ("run `modeldyno inspect`", "run `modeldyno inspect`", "run `modeldyno inspect`"),
         ("the `threads` of `axis=1`", "the `threads` of `axis=1`", "the `threads` of `axis=1`"),
     ],
@@ -46,32 +61,58 @@ def test_a_field_is_spelled_for_its_reader(text: str, option: str, argument: str
     assert spell_for_command_line(argument) == argument
 
 
-def test_each_field_that_a_message_of_the_core_names_is_spelled() -> None:
-    """No message has a field that would be shown in backticks."""
-    named = set()
-    for path in CORE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            statements = getattr(node, "body", [])
-            for statement in statements if isinstance(statements, list) else []:
-                if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
-                    statement.value.value = ""  # a docstring
-            if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                named |= set(NAMED.findall(node.value))
+def test_each_field_that_a_message_names_is_spelled() -> None:
+    """No message has a field that would be shown in backticks, and no field is in no message."""
+    named = set().union(
+        *(
+            NAMED.findall(text)
+            for path in SOURCE.rglob("*.py")
+            if path.relative_to(SOURCE).parts[0] not in {"cli", "testing"}
+            for text in texts(path)
+        )
+    )
 
-    assert named - FIELDS - KNOBS == set()
+    assert named - FIELDS - KNOBS == set(OTHER_WORDS)
+    assert (FIELDS | KNOBS) - named - {row.name for row in (*PLAN, *LOAD)} == FILLED_IN
+
+
+def texts(path: Path) -> Iterator[str]:
+    """Every text of a module but the docstrings."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    explaining = {
+        id(node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in explaining:
+            yield node.value
 
 
 def test_each_field_is_an_option_and_an_argument() -> None:
-    """What a message advises can be typed."""
+    """What a message advises can be typed: at the command line, and in Python."""
     context = cli.make_context("modeldyno", [], resilient_parsing=True)
-    commands = [cli.get_command(context, name) for name in COMMANDS]
-    options = {word for command in commands if command for p in command.params for word in p.opts}
-    functions = (
-        modeldyno.profile, modeldyno.inspect, modeldyno.load, modeldyno.sweep, modeldyno.compare,
-        modeldyno.gate, modeldyno.ui, modeldyno.report, Plan,
-    )  # fmt: skip
-    arguments = {name for function in functions for name in signature(function).parameters}
-    arguments |= {name for function in functions[:-1] for name in keywords_of(unwrap(function))}
+    options = {word for name in COMMANDS for word in options_of(cli.get_command(context, name), context)}
+    functions: list[Callable[..., Any]] = [
+        function
+        for home in (modeldyno, modeldyno.servers, modeldyno.store, registry, serving, sweeps)
+        for name in home.__all__
+        if isfunction(function := getattr(home, name))
+    ]
+    arguments = {name for function in (*functions, Plan) for name in signature(function).parameters}
+    arguments |= {name for function in functions for name in keywords_of(unwrap(function))}
 
     assert {spell_for_command_line(f"`{field}`") for field in FIELDS} - options == set()
-    assert FIELDS - arguments == ONLY_OPTIONS
+    assert FIELDS - arguments - FUNCTIONS == set()
+    assert {function.__name__ for function in functions} >= FUNCTIONS
+    assert Knobs.__annotations__.keys() | ServedKnobs.__annotations__.keys() >= KNOBS
+
+
+def options_of(command: click.Command | None, context: click.Context) -> set[str]:
+    """The options of a command and of those below it."""
+    assert command is not None
+    words = {word for parameter in command.params for word in parameter.opts}
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            words |= options_of(command.get_command(context, name), context)
+    return words

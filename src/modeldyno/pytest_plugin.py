@@ -120,6 +120,7 @@ class Profile:
         from dataclasses import replace  # imported only when used
 
         import modeldyno
+        from modeldyno.base.option_spelling import spell_for_python
         from modeldyno.base.stats.schedule import PLAN
         from modeldyno.profiling.api.error_wording import reference_of
         from modeldyno.profiling.api.profile import BoundBroken
@@ -130,7 +131,7 @@ class Profile:
         except BoundBroken as error:
             pytest.fail(str(error), pytrace=False)
         if failure := result.failure:
-            pytest.fail(f"{result.name} failed in {failure.where}: {failure.message}")
+            pytest.fail(f"{result.name} failed in {failure.where}: {spell_for_python(failure.message)}")
         if self.update and path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
             modeldyno.save(result, path)

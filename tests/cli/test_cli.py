@@ -602,7 +602,7 @@ def test_the_size_of_a_batch_has_an_option_of_its_own(modeldyno: Callable[..., C
     twice = modeldyno("profile", DIGITS, "-b", "16", "--set", "batch_size=4")
 
     assert json.loads(once)["job"]["config"]["batch_size"] == 16
-    assert "batch_size twice: 4 and 16" in twice.err
+    assert "batch_size is set twice: 4 and 16" in twice.err
 
 
 def test_help_is_a_command_too(modeldyno: Callable[..., CommandResult]) -> None:

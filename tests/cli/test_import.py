@@ -97,7 +97,7 @@ def test_bounds_judge_an_import(modeldyno: Callable[..., CommandResult]) -> None
         (("other.json", "--from", "vllm"), "other.json is not a file of a known load generator"),
         (
             ("bare.json", "--from", "vllm"),
-            "not a file of vllm, but of perf_analyzer; use --from",
+            "not a file of vllm, but of perf_analyzer; import it as that",
         ),
         (("empty.json",), "empty.json is empty; copy it again."),
         (("own.json",), "own.json is already a ModelDyno document: use it with modeldyno show, compare"),

@@ -525,10 +525,7 @@ def test_a_directory_with_files_of_yours_is_not_written_to(
     result = modeldyno(*arguments)
 
     assert result.code == 2
-    assert (
-        "The directory out of --export-configs is not empty; give another one, or add --overwrite"
-        in result.err
-    )
+    assert "The directory out is not empty; give another one, or add --overwrite" in result.err
     assert not used.jobs
     assert edited.read_text() == "count: 99\n"
     assert modeldyno(*arguments, "--overwrite").code == 0

@@ -81,7 +81,7 @@ def test_a_budget_is_for_the_fewest_processes() -> None:
         ran.append(job)
         return a_run(job, watch=watch)
 
-    with pytest.raises(RunFailed, match="only 4 were run; give it more time with --budget"):
+    with pytest.raises(RunFailed, match="only 4 were run; give it more time with `budget`"):
         run_against_itself(a_job(), RunSession(execute=cut_off), budget=12.0)
     assert {job.plan.max_time for job in ran} == {0.5}
 

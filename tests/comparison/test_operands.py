@@ -77,7 +77,7 @@ def test_what_was_measured_is_run_again_on_request(here: Path) -> None:
 
 def test_a_model_and_a_result_are_not_compared_without_running_both(here: Path) -> None:
     """The message says what to do, and calls the result as the user does."""
-    with pytest.raises(RequestError, match=r"'old' is a stored result, .* add --run to run both"):
+    with pytest.raises(RequestError, match=r"'old' is a stored result, .* add `run` to run both"):
         resolve_operands([ask("old"), ask(str(mlp(here)))], run=False)
 
 

@@ -442,7 +442,7 @@ def test_all_is_what_the_source_can_become_here(
     [
         ({"to": ("onx",)}, UnknownName, "did you mean 'onnx'"),
         ({"to": ()}, RequestError, "name a form"),
-        ({"data": "absent.npz"}, RequestError, "--data"),
+        ({"data": "absent.npz"}, RequestError, "`data`"),
         ({"max_time": 0}, RequestError, "time limit"),
         ({"tolerance": 1.0}, RequestError, "such as 1e-3"),
         ({"model": "torch:absent.py:make"}, RequestError, "no file"),

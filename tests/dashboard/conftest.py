@@ -15,11 +15,11 @@ from tests.support.sample_registry import a_worker as a_registry_worker
 from modeldyno.base import plugins
 from modeldyno.base.job.version_name import VersionName
 from modeldyno.base.kinds import kind_of
+from modeldyno.base.result.live_load import LiveLoad
 from modeldyno.base.result.trace_data import LiveSecond
 from modeldyno.dashboard.app import make_app
 from modeldyno.registry.records.records import FigureState, TaskState, VariantState
 from modeldyno.registry.targets import target_here
-from modeldyno.serving.load.load_seconds import LiveLoad
 from modeldyno.stores.interface import Store
 from modeldyno.testing.sample_conversions import a_conversion as a_conversion_document
 from modeldyno.testing.sample_results import a_failed_result, a_result, an_inspection

@@ -49,7 +49,7 @@ def test_what_is_not_there_is_told(visitor: Visitor) -> None:
 
     assert (wrong.status_code, without.status_code) == (404, 404)
     assert "nowhere" in wrong.text
-    assert "--probe static" in without.text
+    assert "the probe static analyses them" in without.text
 
 
 def test_a_hostile_name_stays_text(tmp_path: Path) -> None:

@@ -116,7 +116,7 @@ def test_calls_are_not_held_to_the_costs_of_training_steps(
     """Dividing a call's time by a training step's operations would give a wrong rate."""
     trained = StaticOptions(mode=Mode.TRAIN)
 
-    with pytest.raises(RequestError, match=rf"The probe '{named}' watches calls .* without --mode train"):
+    with pytest.raises(RequestError, match=rf"The probe '{named}' watches calls .* without `mode=train`"):
         a_request(probes=probes, observation=observation, inspection=trained).job()
     assert a_request(probes=("training",), inspection=trained).job().probes == ("training",)
 

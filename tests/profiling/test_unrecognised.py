@@ -84,7 +84,7 @@ def test_a_function_make_is_proposed_wherever_it_stands(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("member", "says"),
     [
-        ("x.npy", "holds arrays, not a model; give it with --input"),
+        ("x.npy", "holds arrays, not a model; give it with `inputs`"),
         ("notes.txt", "has content that no loader recognises"),
     ],
 )
@@ -166,7 +166,7 @@ def test_a_whole_module_is_told_apart_from_its_weights(tmp_path: Path) -> None:
     assert explain_unrecognised(tmp_path / "whole.pt", ()).startswith(
         "is a pickled torch.nn.modules.linear.Linear, and"
     )
-    assert "--trust does not load it either" in explain_unrecognised(tmp_path / "whole.pt", ())
+    assert "`trust` does not load it either" in explain_unrecognised(tmp_path / "whole.pt", ())
     weights = explain_unrecognised(tmp_path / "state.pt", ())
     assert weights.startswith("holds weights without an architecture")
     assert f"module.load_state_dict(torch.load('{tmp_path / 'state.pt'}', weights_only=True))" in weights

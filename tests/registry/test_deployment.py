@@ -158,7 +158,7 @@ def test_a_form_that_triton_cannot_load_is_refused(measured: Callable[..., None]
     [
         ({"export": None, "output": "x"}, "say where a deployment goes"),
         ({"export": "kserve"}, "give the one where the repository will be"),
-        ({"export": "triton", "storage": "s3://x"}, "--storage is for"),
+        ({"export": "triton", "storage": "s3://x"}, "`storage` is for"),
         ({"export": "triton", "output": str(DIGITS.parent)}, "is there already"),
     ],
 )

@@ -118,7 +118,7 @@ def test_a_change_that_fails_tells_nobody(store: SqlStore, receiver: Receiver) -
 
 def test_it_is_told_again_later(store: SqlStore, receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
     """After pauses that grow, until it answers well."""
-    from modeldyno.registry.store import clock
+    from modeldyno.stores import clock
 
     passed = [0.0]
     monkeypatch.setattr(clock, "now", lambda _connection: (1000.0 + passed[0], "boot"))
@@ -138,7 +138,7 @@ def test_it_is_told_again_later(store: SqlStore, receiver: Receiver, monkeypatch
 
 def test_it_is_given_up_at_last(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """That is told in the count."""
-    from modeldyno.registry.store import clock
+    from modeldyno.stores import clock
 
     passed = [0.0]
     monkeypatch.setattr(clock, "now", lambda _connection: (1000.0 + passed[0], "boot"))

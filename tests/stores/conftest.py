@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.databases import postgres, server, url
 
-from modeldyno.registry.store import clock
-from modeldyno.stores import sql
+from modeldyno.stores import clock, sql
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

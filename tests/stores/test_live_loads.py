@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from modeldyno.base.result.live_load import LiveLoad
 from modeldyno.base.result.trace_data import LiveSecond
-from modeldyno.registry.store import clock
-from modeldyno.serving.load.load_seconds import LiveLoad
-from modeldyno.stores import live_loads
+from modeldyno.stores import clock, live_loads
 from modeldyno.stores.sql import SqlStore
 from modeldyno.stores.sql import open as open_store
 

@@ -20,8 +20,8 @@ from tests.support.sample_registry import (
 from modeldyno.registry.interface import Outcome
 from modeldyno.registry.records.records import Measure, TaskState, VariantState
 from modeldyno.registry.records.staleness import PROTOCOL
-from modeldyno.registry.store import clock
 from modeldyno.registry.store.tasks import LEASE, LOST
+from modeldyno.stores import clock
 from modeldyno.testing.sample_results import a_small_result
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ def test_a_fixed_batch_is_refused_before_a_trial(text: str, free: str) -> None:
     with pytest.raises(RequestError) as caught:
         check_batch_axis(SPACE, [text])
     assert str(caught.value) == (
-        f"--input {text} fixes the batch, which the axis batch_size varies; write --input {free}."
+        f"`inputs={text}` fixes the batch, which the axis batch_size varies; write `inputs={free}`."
     )
     check_batch_axis(SPACE, [free])
 

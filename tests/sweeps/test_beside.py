@@ -128,7 +128,7 @@ def test_a_goal_is_meant_of_every_model() -> None:
         ({"beside": f"{MODEL}"}, RequestError, "Two models are called 'digits'"),
         ({"beside": f"{MODEL} name=b ports=free"}, RequestError, "The knob ports belongs to the server"),
         ({"beside": f"{MODEL} name=b instancs=2"}, UnknownName, "no knob 'b.instancs'"),
-        ({"backend": "onnxruntime"}, RequestError, "--backend triton"),
+        ({"backend": "onnxruntime"}, RequestError, "`backend=triton`"),
         ({"space": {"b.concurrency": "0,1"}}, RequestError, "concurrency takes whole numbers"),
         (
             {"space": {"b.max_batch": "1,2"}, "set": {"b.preferred_batch": "4"}},

@@ -252,7 +252,7 @@ def test_a_study_has_the_name_of_its_model() -> None:
         ("request_rate: 100", "line 2: .*write rate: below space:"),
         ("max_time: 10s", "line 2: .*write it below budget: for the whole sweep"),
         ("profile_models: [a, b]", "line 2: .*the same server at the same time below beside:"),
-        ("trust: true", "line 2: .*--trust on the command line"),
+        ("trust: true", "line 2: .*give `trust` each time instead"),
         ("space: 5", "line 2: 'space' holds names with values"),
         ("space:\n  batch_size: 0,2", "line 3: The knob batch_size takes a whole number from 1, not 0"),
         ("space:\n  batch_size: [1, 1]", "line 3: .*a value twice"),
@@ -276,7 +276,7 @@ def test_a_study_has_the_name_of_its_model() -> None:
         ("plan:\n  min_runs: few", "line 3: 'few' is not a whole number"),
         ("plan:\n  min_runs: 0", "line 2: `min_runs` is 0"),
         ("plan:\n  processes: 3", "line 3: There is no 'plan' part 'processes'"),
-        ("plan:\n  pin: a", "line 3: --pin 'a' is not a list of cores"),
+        ("plan:\n  pin: a", "line 3: `pin` 'a' is not a list of cores"),
         ("budget:\n  certain: 200%", "line 3: certain is 200%"),
         ("budget:\n  certain: certain >= 200%", "line 3: certain is 200%"),
         ("budget:\n  max_trials: 0", "line 3: max_trials is 0, but must be 1 or more"),
@@ -308,9 +308,9 @@ def test_words_without_a_model_are_refused() -> None:
 
 def test_what_has_no_knobs_to_vary_is_told_so() -> None:
     """A backend without suggested axes needs explicit ones; a batch is what most models take."""
-    with pytest.raises(RequestError, match="such as --space batch_size=1,8,64 if the model takes a batch"):
+    with pytest.raises(RequestError, match="such as `space=batch_size=1,8,64` if the model takes a batch"):
         build_study(model=MODEL)
-    with pytest.raises(RequestError, match="nothing to vary by default; give --space, with a knob of"):
+    with pytest.raises(RequestError, match="nothing to vary by default; give `space`, with a knob of"):
         build_study(model=MODEL, set={"batch_size": 1})
 
 

@@ -21,7 +21,6 @@ from modeldyno.base.errors import (
     FaultyPluginWarning,
     ModelDynoError,
     RequestError,
-    RunFailed,
     UnknownName,
 )
 
@@ -442,10 +441,10 @@ def _blame_plugin(error: Exception) -> str:
 
 
 def _error_text(error: ModelDynoError) -> str:
-    """Return the message of an error; one about a request or a run names fields, which are options here."""
-    from modeldyno.base.option_spelling import spell_for_command_line
+    """Return the message of an error; the fields that it names are options here."""
+    from modeldyno.base.option_spelling import spell_for_command_line  # only on errors
 
-    return spell_for_command_line(str(error)) if isinstance(error, RequestError | RunFailed) else str(error)
+    return spell_for_command_line(str(error))
 
 
 def _suggest_for_model_analyzer(arguments: Sequence[str]) -> str:

@@ -151,13 +151,13 @@ def _check(job: Job, wish: AdviseOptions) -> None:
             "say what to try, and modeldyno sweep tries it."
         )
     if job.inspection.mode is Mode.TRAIN:
-        raise RequestError("modeldyno advise times calls, not training steps; leave out --mode train.")
+        raise RequestError("modeldyno advise times calls, not training steps; leave out `mode=train`.")
     if wish.price is None:
         check_price((wish.query,))
     if wish.query.metric not in {"latency", *TIMED[1:], "batch_rate", "cost"}:
         raise RequestError(
-            f"{wish.query} is not a metric that advise can improve; give --metric throughput, latency.p50, "
-            "or cost with --price 1.20/h."
+            f"{wish.query} is not a metric that advise can improve; give `metric=throughput`, "
+            "latency.p50, or cost with `price=1.20/h`."
         )
 
 
@@ -210,7 +210,7 @@ def _advise_batch(trial: AdviseSession, result: Result) -> str:
             "largest-batch find the largest"
         )
     if smallest and not trial.left > 0:
-        return f"; a batch of {smallest:,} does not fit either, and more time shows which does: --max-time"
+        return f"; a batch of {smallest:,} does not fit either, and more time shows which does: `max_time`"
     return ""
 
 

@@ -44,7 +44,7 @@ def find_baseline(word: str, *names: str) -> Result:
     if names_stored:
         raise RequestError(
             f"{word} has baselines of {', '.join(names_stored[:_LISTED_NAMES])}, but none of "
-            f"{' or '.join(names) or 'this model'}; give the model's --name."
+            f"{' or '.join(names) or 'this model'}; give the model's `name`."
         )
     with suppress(RequestError):  # a tag that was given without the sign
         return find_result(word)

@@ -80,7 +80,7 @@ def run_against_itself(job: Job, campaign: RunSession, *, budget: float) -> Resu
         shortage = f"Judging a machine takes {FEWEST_PROCESSES} processes, and only {len(results)} were run"
         if campaign.interrupted():
             raise RunFailed(f"{shortage}.")
-        raise OutOfTime(f"{shortage}; give it more time with --budget.")
+        raise OutOfTime(f"{shortage}; give it more time with `budget`.")
     pooled = merge(results)
     plan = replace(pooled.job.plan, processes=len(results))
     return replace(pooled, job=replace(pooled.job, plan=plan))

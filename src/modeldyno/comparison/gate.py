@@ -100,7 +100,7 @@ def check_result(
         RequestError: there is nothing to check, the hardware differs, or a metric cannot be judged.
     """
     if not constraints and baseline is None:
-        raise RequestError("Nothing to check; give bounds with --require, or a result with --baseline.")
+        raise RequestError("Nothing to check; give bounds with `require`, or a result with `baseline`.")
     outcome = judge_result(candidate, constraints)
     report = GateReport(result=outcome.result)
     if baseline is not None:
@@ -127,7 +127,7 @@ def _check_work(baseline: Result, candidate: Result, criteria: CompareOptions) -
     if shapes and not criteria.force:
         raise RequestError(
             f"The baseline {_describe_result(baseline)} and the candidate had different inputs ({shapes}); "
-            "give both the same --input and batch_size, or add --force to judge them anyway."
+            "give both the same `inputs` and batch_size, or add `force` to judge them anyway."
         )
 
 

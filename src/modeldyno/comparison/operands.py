@@ -51,7 +51,7 @@ def resolve_operands(given_operands: Sequence[Operand], *, run: bool) -> tuple[J
             if isinstance(resolved, Result)
         )
         raise RequestError(
-            f"'{typed}' is a stored result, but '{models[0].model}' is a model; add --run to "
+            f"'{typed}' is a stored result, but '{models[0].model}' is a model; add `run` to "
             "run both in turns, or profile the model first and compare the results."
         )
     return tuple(

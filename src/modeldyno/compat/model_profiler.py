@@ -19,6 +19,7 @@ from modeldyno.base.metrics.measurement_plan import Plan
 from modeldyno.base.result.result import Loaded
 from modeldyno.base.result.trace_data import EventKind
 from modeldyno.base.stats.units import read_time
+from modeldyno.base.views.python_wording import translate_doubts
 from modeldyno.comparison.api.compare import compare
 from modeldyno.compat.benchmark import Benchmark
 from modeldyno.compat.profiler_session import (
@@ -221,7 +222,7 @@ class ModelProfiler:
         """
         with self._use_inputs(input_data):
             figures = self._measure(("layers",), num_runs=num_runs, layers=layer_names)
-        for doubt in figures.result.doubts if figures.result else ():
+        for doubt in translate_doubts(figures.result.doubts) if figures.result else ():
             if doubt.code == "no-such-layer":
                 warnings.warn(f"{doubt.seen}; {doubt.advice}.", stacklevel=2)
         return self._record("profile_layers", figures)

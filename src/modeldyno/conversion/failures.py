@@ -48,12 +48,12 @@ _ADVICE = {
     ConversionFailureKind.DYNAMIC_SHAPE: "use a fixed size, or change the code that turns a size or a value "
     "into a Python number",
     ConversionFailureKind.OUT_OF_MEMORY: "convert where more memory is free",
-    ConversionFailureKind.TIMED_OUT: "allow more time with --max-time",
+    ConversionFailureKind.TIMED_OUT: "allow more time with `max_time`",
     ConversionFailureKind.CRASHED: "run reproduce.py for the whole log, and report it to the exporter",
     ConversionFailureKind.ERROR: "run reproduce.py for the whole log",
     ConversionFailureKind.OUTPUT_DIFFERS: "do not use the file; try another opset or exporter, and report it",
     ConversionFailureKind.NO_DEVICE: "run reproduce.py on the machine that it is for",
-    ConversionFailureKind.SOURCE: "mend the model, or give inputs that it is made for with --input or --data",
+    ConversionFailureKind.SOURCE: "mend the model, or give what it is made for with `inputs` or `data`",
 }
 _REASON = 300
 """Characters of a foreign message that are repeated."""

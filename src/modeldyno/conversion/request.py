@@ -110,7 +110,7 @@ class ConversionRequest:
         if self.evaluate:
             labelled_samples.read_labels(str(labelled))
         elif self.data is not None and not Path(self.data).expanduser().is_file():
-            raise RequestError(f"There is no data file {self.data}; check the path given to --data.")
+            raise RequestError(f"There is no data file {self.data}; check the path given to `data`.")
 
     def metrics(self) -> tuple[str, ...]:
         """Return what is evaluated, by the metrics' own names."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.base.metrics.constraints import Verdict
 from modeldyno.base.report.blocks import make_table, note, shorten
-from modeldyno.base.views.text import count
+from modeldyno.base.views.text import count, shorten_message
 from modeldyno.dashboard.page import CHIPS, Attention, DashboardPage, PageBlocks, address
 from modeldyno.dashboard.trend_pages import find_regressions
 from modeldyno.registry.figures import old_figures
@@ -98,7 +98,8 @@ def _others(store: Store, results: Sequence[Entry], targets: Sequence[HardwareTa
     names = {target.id: target.name for target in targets}
     for task in registry.tasks(states=(TaskState.FAILED,), limit=_EACH):
         where = address("models", task.model, task.number)
-        yield Attention("failed", task.label, names.get(task.target, ""), shorten(task.why, _WHY), where)
+        why = shorten_message(task.why, _WHY)
+        yield Attention("failed", task.label, names.get(task.target, ""), why, where)
     for entry in [entry for entry in results if entry.failed][:_EACH]:
         where = address("results", entry.id)
         yield Attention("failed", f"{entry.name} ({entry.id[:6]})", "", shorten(entry.headline, _WHY), where)
@@ -122,6 +123,6 @@ def _old_figures(figures: Sequence[VariantFigure], targets: Mapping[str, str]) -
             state,
             f"{model}/{number}: {what}",
             targets[target],
-            shorten(first.why, _WHY),
+            shorten_message(first.why, _WHY),
             address("models", model, number),
         )

@@ -14,9 +14,9 @@ from modeldyno.reports.interface import TableLinks
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from modeldyno.base.result.live_load import LiveLoad
     from modeldyno.base.result.trace_data import LiveSecond
     from modeldyno.dashboard.page import Part
-    from modeldyno.serving.load.load_seconds import LiveLoad
 
 _CHIPS = {"provisional": Severity.UNDECIDED}
 _SHOWN = 10

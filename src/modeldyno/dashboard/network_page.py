@@ -35,8 +35,8 @@ def network(request: PageRequest) -> DashboardPage:
     drawn = network_view.build_network(result, inside)
     if drawn is None:
         raise RequestError(
-            f"The modules of {result.id[:12]} were not analysed, or it has none; --probe static analyses "
-            "them."
+            f"The modules of {result.id[:12]} were not analysed, or it has none; the probe static "
+            "analyses them."
         )
     name = clean(result.name) or "a model"
     above = address("results", result.id)

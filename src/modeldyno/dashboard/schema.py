@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from modeldyno.base.result.live_load import LiveLoad
 from modeldyno.base.result.result import Result
 from modeldyno.dashboard.api_writes import API_WRITES
 from modeldyno.dashboard.page import ModelCard
@@ -20,7 +21,6 @@ from modeldyno.registry.records.policy import Policy
 from modeldyno.registry.records.records import AliasMove, HardwareTarget, RegistryEvent, Task, Version, Worker
 from modeldyno.registry.records.webhooks import Webhook
 from modeldyno.registry.views.lineage import LineageRow
-from modeldyno.serving.load.load_seconds import LiveLoad
 from modeldyno.stores.interface import ConclusionEntry, Entry, StudyEntry
 
 

@@ -13,8 +13,8 @@ from modeldyno.base.errors import ModelDynoError, StoreError
 from modeldyno.stores.interface import Store
 
 if TYPE_CHECKING:
+    from modeldyno.base.result.live_load import LiveLoad
     from modeldyno.base.result.result import Result
-    from modeldyno.serving.load.load_seconds import LiveLoad
 
 _REST = 0.4
 """Seconds for which a mark is taken for the present one, however many readers ask."""

@@ -71,6 +71,6 @@ def resolve_target(to: str) -> tuple[Exporter, str]:
     name, colon, target = to.partition(":")
     exporter = plugins.exporter(name)
     if not colon or not target:
-        raise RequestError(f"--to {to} names no target; write {name}:TARGET, such as {name}:out.")
+        raise RequestError(f"'{to}' names no target; write {name}:TARGET, such as {name}:out.")
     plugins.require(exporter.requires, f"exporter '{name}'")
     return exporter, target

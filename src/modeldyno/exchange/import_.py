@@ -122,7 +122,7 @@ def _find_importer(file: ForeignFile, tool: str | None) -> str:
         return claiming
     if claiming:
         raise UnreadableDocument(
-            f"{file.path} is not a file of {tool}, but of {claiming}; use --from {claiming}."
+            f"{file.path} is not a file of {tool}, but of {claiming}; import it as that."
         )
     raise UnreadableDocument(f"{file.path} {_describe_unknown(file)}.")
 

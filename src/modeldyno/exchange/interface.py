@@ -5,6 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
+from modeldyno.base.plugins.contract import overrides
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -25,8 +27,10 @@ class Exporter(ABC):
         Numbers are those of `exported_numbers`: uncertified ones have ``raw`` in their names.
         """
 
-    takes_studies: bool = False
-    """Whether it has `export_study`."""
+    @property
+    def takes_studies(self) -> bool:
+        """Whether it has `export_study`."""
+        return overrides(self.export_study, Exporter.export_study)
 
     def export_study(self, study: Study, results: Mapping[str, Result], target: str) -> str:
         """Export a Study with its trials as nested runs; return where it is.

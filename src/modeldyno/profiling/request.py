@@ -164,7 +164,7 @@ class Request:
         if first.load is None or backend.common is None:
             raise RequestError(
                 f"The backend '{first.backend}' runs one model at a time; to host several on one server, use "
-                f"--backend {SERVER}."
+                f"`backend={SERVER}`."
             )
         own = first.name or default_model_name(first.model.locator)
         check_names(own, others)
@@ -173,7 +173,7 @@ class Request:
             server = next((name for name in other.settings if name.partition(".")[0] in backend.common), None)
             if server is not None:
                 raise RequestError(
-                    f"The knob {server} belongs to the server, which all models share; set it by --set, "
+                    f"The knob {server} belongs to the server, which all models share; set it for all, "
                     f"not for {other.name}."
                 )
             single = replace(
@@ -189,7 +189,7 @@ class Request:
             if self.load is not None:
                 raise RequestError(
                     f"The backend '{backend}' calls the model within a process; a load needs a server: "
-                    "choose one with --backend triton, or give its URL."
+                    "choose one with `backend=triton`, or give its URL."
                 )
             return None
         load = self.load or Load()
@@ -217,7 +217,7 @@ class Request:
         """Refuse two different batch sizes."""
         if BATCH_SIZE.name in config and BATCH in self.inspection.vary:
             raise RequestError(
-                f"batch_size={config[BATCH_SIZE.name]} and --vary {BATCH} both set the batch size; "
+                f"batch_size={config[BATCH_SIZE.name]} and `vary={BATCH}` both set the batch size; "
                 "give one of them."
             )
 
@@ -285,7 +285,7 @@ def _check_mode(mode: Mode, probes: Collection[str]) -> None:
     if mode is Mode.TRAIN and calls:
         raise RequestError(
             f"The probe '{calls[0]}' watches calls of the model, not training steps; use it "
-            f"without --mode {Mode.TRAIN}."
+            f"without `mode={Mode.TRAIN}`."
         )
 
 
@@ -383,9 +383,9 @@ def parse_settings(pairs: Iterable[str]) -> dict[str, KnobValue]:
     for pair in pairs:
         name, separator, value = pair.partition("=")
         if not separator or not name:
-            raise RequestError(f"--set '{pair}' is not knob=value, such as batch_size=8.")
+            raise RequestError(f"'{pair}' is not knob=value, such as batch_size=8.")
         if name in values:
-            raise RequestError(f"--set gives the knob {name} twice: {values[name]} and {value}.")
+            raise RequestError(f"The knob {name} is set twice: {values[name]} and {value}.")
         values[name] = value
     return values
 
@@ -402,7 +402,7 @@ def parse_cores(text: str) -> tuple[int, ...]:
         try:
             numbers += range(int(low), int(high or low) + 1) if part else ()
         except ValueError:
-            raise RequestError(f"--pin '{text}' is not a list of cores; write 0,1 or 0-3.") from None
+            raise RequestError(f"`pin` '{text}' is not a list of cores; write 0,1 or 0-3.") from None
     return tuple(numbers)
 
 
@@ -432,7 +432,7 @@ def make_inspection(
         modules=modules,
     ).checked()
     if optimizer is not None and options.mode is not Mode.TRAIN:
-        raise RequestError(f"The optimizer {optimizer} has no effect without --mode {Mode.TRAIN}; add that.")
+        raise RequestError(f"The optimizer {optimizer} has no effect without `mode={Mode.TRAIN}`; add that.")
     return options
 
 
@@ -460,6 +460,6 @@ def _input(value: str | InputSpec) -> InputSpec:
         return spec
     if spec.source is not None and not Path(spec.source).expanduser().exists():
         raise RequestError(
-            f"--input '{spec.source}' is neither a file nor a shape such as name=8x128:int64:0..30521."
+            f"`inputs` '{spec.source}' is neither a file nor a shape such as name=8x128:int64:0..30521."
         )
     return spec

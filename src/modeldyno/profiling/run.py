@@ -98,7 +98,7 @@ def _check_inline(job: Job) -> None:
     plan = job.plan
     if job.trust:
         raise RequestError(
-            "Files that run code are loaded only in a child process; drop --inline or --trust."
+            "Files that run code are loaded only in a child process; drop `inline` or `trust`."
         )
     requested = {
         "processes": plan.processes > 1,

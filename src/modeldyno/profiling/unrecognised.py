@@ -119,7 +119,7 @@ def _describe_file(path: Path, schemes: Iterable[str]) -> str:
         return other
     if pickled := _pickled_class(path, head):
         return (
-            f"is a pickled {pickled}, and loading a pickle runs code; --trust does not load it either, as "
+            f"is a pickled {pickled}, and loading a pickle runs code; `trust` does not load it either, as "
             "its class must be imported first: write a function that loads it and returns the module, and "
             "name it, as file.py:make"
         )
@@ -190,7 +190,7 @@ def _describe_archive(path: Path) -> str:
             f"is a TensorFlow SavedModel in an archive; unzip it into {path.with_suffix('')}, name {folder}"
         )
     arrays = bool(names) and all(name.endswith(".npy") for name in names)
-    return "holds arrays, not a model; give it with --input, along with a model" if arrays else ""
+    return "holds arrays, not a model; give it with `inputs`, along with a model" if arrays else ""
 
 
 def _is_torch_archive(path: Path) -> bool:

@@ -653,7 +653,7 @@ def tasks(
         The tasks: those that are being done, then those that will be, then ended ones.
     """
     if retry is True and not failed:
-        raise RequestError("`retry=True` is for all that have failed: add failed=True, or name the tasks.")
+        raise RequestError("retry=True is for all that have failed: add failed=True, or name the tasks.")
     states = () if ended else (TaskState.FAILED,) if failed and not retry else tuple(OPEN)
     with plugins.store() as store:
         registry = store.registry

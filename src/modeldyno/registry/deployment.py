@@ -61,17 +61,17 @@ def check_deployment(export: str | None, output: str | Path | None, storage: str
     """
     if export is None:
         if output is not None or storage is not None:
-            raise RequestError("--output and --storage say where a deployment goes; add --export triton.")
+            raise RequestError("`output` and `storage` say where a deployment goes; add `export=triton`.")
         return
     if export not in FORMATS:
         raise UnknownName.among("format of a deployment", export, FORMATS)
     if export == "kserve" and not storage:
         raise RequestError(
             "KServe fetches the model from a URI: give the one where the repository will be, such as "
-            "--storage s3://bucket/models."
+            "`storage=s3://bucket/models`."
         )
     if export != "kserve" and storage:
-        raise RequestError("--storage is for --export kserve; Triton reads the folder that is written.")
+        raise RequestError("`storage` is for `export=kserve`; Triton reads the folder that is written.")
     weights.check_new_folder(Path(output or FOLDER))
 
 

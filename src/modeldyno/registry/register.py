@@ -362,7 +362,7 @@ def _changes_to_registered(
         if any(registry.figures(version.model, version.number)):
             raise RequestError(
                 f"This model is registered as {version.name}, whose figures are of other inputs; register it "
-                "under another --name."
+                "under another `name`."
             )
         changes["measured_with"] = measured_with
     return changes

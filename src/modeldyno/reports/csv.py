@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from modeldyno.base.kinds import kind_of
 from modeldyno.base.report.blocks import Align
-from modeldyno.reports.interface import Content
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from modeldyno.base.result.result import Result
 
 suffix = ".csv"
-content = Content.TABLES
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """Characters with which a spreadsheet formula begins."""
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|inf|nan)")

@@ -22,7 +22,7 @@ from modeldyno.base.report.blocks import Block, Heading
 from modeldyno.base.views.text import document_foot
 from modeldyno.base.views.view_options import ViewOptions
 from modeldyno.reports import chart_json, html_elements
-from modeldyno.reports.interface import Content, HtmlBody, TableLinks
+from modeldyno.reports.interface import HtmlBody, TableLinks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from modeldyno.base.result.result import Result
 
 suffix = ".html"
-content = Content.PAGES
 _PARTS = Path(__file__).parent / "page"
 _LIBRARY = "echarts.js"
 """What draws; tools/charts builds it. Other scripts load it when the first chart comes into view."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
+from modeldyno.base.plugins.contract import overrides
 from modeldyno.base.report.blocks import Severity
 
 if TYPE_CHECKING:
@@ -39,7 +40,15 @@ class Reporter(ABC):
 
     suffix: str
     """Suffix of the files that it writes, such as ``.csv``."""
-    content: Content = Content.RESULTS
+
+    @property
+    def content(self) -> Content:
+        """What its files hold, by what it has."""
+        if overrides(self.draw, Reporter.draw):
+            return Content.CHART
+        if overrides(self.table, Reporter.table):
+            return Content.TABLES
+        return Content.PAGES if overrides(self.lay_out, Reporter.lay_out) else Content.RESULTS
 
     @abstractmethod
     def render(self, document: Result, *, judgements: Sequence[Judgement] = ()) -> str | bytes:

@@ -11,7 +11,6 @@ from modeldyno.base.report.charts import Bins
 from modeldyno.base.views.chart_text import chart_numbers, describe_chart
 from modeldyno.base.views.view_options import ViewOptions
 from modeldyno.reports import terminal
-from modeldyno.reports.interface import Content
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from modeldyno.base.result.result import Result
 
 suffix = ".md"
-content = Content.PAGES
 _SIGNS = {
     Severity.HELD: "✅",
     Severity.BROKEN: "❌",

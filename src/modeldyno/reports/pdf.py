@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from modeldyno.base.errors import MissingExtra, RunFailed
 from modeldyno.reports import html
-from modeldyno.reports.interface import Content
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from modeldyno.base.result.result import Result
 
 suffix = ".pdf"
-content = Content.PAGES
 BROWSER = "CHROME_PATH"
 """Environment variable with the path of the browser, if it is not on PATH."""
 _NAMES = (

@@ -8,7 +8,6 @@ from modeldyno.base import plugins
 from modeldyno.base.kinds import kind_of
 from modeldyno.base.views.view_options import ViewOptions
 from modeldyno.reports import drawing
-from modeldyno.reports.interface import Content
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from modeldyno.base.result.result import Result
 
 suffix = ".svg"
-content = Content.CHART
 
 
 def check_tools() -> None:

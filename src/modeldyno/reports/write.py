@@ -165,9 +165,9 @@ def write_report(
         raise RequestError("A report needs a document; name a result, a study or a comparison.")
     if len(documents) > 1:
         if require:
-            raise RequestError("--require applies to one result; write a report for each.")
+            raise RequestError("`require` applies to one result; write a report for each.")
         if chart is not None:
-            raise RequestError("--chart names a chart of one document; name one document.")
+            raise RequestError("`chart` names a chart of one document; name one document.")
         if configurations or plots or pictures or fields:
             raise RequestError(
                 "`configurations`, `plots`, `pictures` and `fields` are of one document; name one document."
@@ -178,7 +178,7 @@ def write_report(
     if (configurations or plots) and kind_of(document).configurations_title is None:
         raise RequestError("`configurations` and `plots` choose what is shown of a study, and this is none.")
     if require and not isinstance(document, Result):
-        raise RequestError("--require applies to a result; studies and load series have bounds of their own.")
+        raise RequestError("`require` applies to a result; studies and load series have bounds of their own.")
     judgements = [document.judge(bound) for bound in require] if isinstance(document, Result) else []
     options = ViewOptions(
         configurations=tuple(name for text in configurations for name in text.split(",") if name.strip()),
@@ -237,7 +237,7 @@ def draw_chart(page: Page, path: Path, name: str) -> bytes:
     """
     reporter = plugins.reporter_for(path)
     if reporter.content is not Content.CHART:
-        raise RequestError(f"A {path.suffix} file holds every chart or none; --chart is for .svg and .png.")
+        raise RequestError(f"A {path.suffix} file holds every chart or none; `chart` is for .svg and .png.")
     charts = charts_by_name(page)
     chart = name.strip().casefold()
     alike = [title for title in charts if chart and chart in title.casefold()]

@@ -34,7 +34,7 @@ _DAMAGED = (
     "is damaged ({cause}); move it away to start a new one, and recover what it still holds with: "
     "sqlite3 DAMAGED .recover | sqlite3 NEW"
 )
-_TOO_LARGE = "cannot hold a document of this size ({cause}); save it with --json instead"
+_TOO_LARGE = "cannot hold a document of this size ({cause}); save it to a file instead"
 _LOG_SIZE = 2**16
 """Bytes that the write-ahead log and its index need."""
 _UNREACHABLE = "cannot be reached ({cause}); check that its server runs, and MODELDYNO_STORE"

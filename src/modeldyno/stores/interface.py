@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from typing import Self
 
     from modeldyno.base.document import Conclusion
+    from modeldyno.base.result.live_load import LiveLoad
     from modeldyno.base.result.result import Result
     from modeldyno.base.result.where import Expression
     from modeldyno.registry.interface import Registry
-    from modeldyno.serving.load.load_seconds import LiveLoad
     from modeldyno.sweeps.study.study import Study
 
 

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import delete, or_, select
 
-from modeldyno.registry.store import clock
-from modeldyno.serving.load.load_seconds import LiveLoad
-from modeldyno.stores import rows
+from modeldyno.base.result.live_load import LiveLoad
+from modeldyno.stores import clock, rows
 from modeldyno.stores.rows import decode
 from modeldyno.stores.schema import LIVE_LOADS
 

@@ -97,7 +97,7 @@ def check_batch_axis(space: Space, inputs: Iterable[str]) -> None:
         written, separator = "x".join(map(str, shape)), "," if "," in text else "x"
         free = text.replace(written.replace("x", separator), separator.join(map(str, (BATCH, *shape[1:]))), 1)
         raise RequestError(
-            f"--input {text} fixes the batch, which the axis {axis.name} varies; write --input {free}."
+            f"`inputs={text}` fixes the batch, which the axis {axis.name} varies; write `inputs={free}`."
         )
 
 
@@ -225,7 +225,7 @@ def _canonical_axis_name(name: str, knobs: Sequence[Knob]) -> str:
     if name in (BACKEND, *LOADS) or knob_of(name, knobs) is not None:
         return canonical_name(name, knobs)
     if knob_of(name, plugins.backend(SERVER).knobs) is not None:
-        raise RequestError(f"There is no knob '{name}' here, but a server has it; add --backend {SERVER}.")
+        raise RequestError(f"There is no knob '{name}' here, but a server has it; add `backend={SERVER}`.")
     return name
 
 

@@ -96,9 +96,9 @@ def build_study(
     space = Space(axes=(*named, *default_axes))
     if not space.axes:
         takes_batch = BATCH_SIZE in plugins.backend(backend).knobs and BATCH_SIZE.name not in settings
-        example = f"such as --space {_BATCHES} if the model takes a batch, or " if takes_batch else ""
+        example = f"such as `space={_BATCHES}` if the model takes a batch, or " if takes_batch else ""
         raise RequestError(
-            f"There is nothing to vary by default; give --space, {example}with a knob of: modeldyno plugins "
+            f"There is nothing to vary by default; give `space`, {example}with a knob of: modeldyno plugins "
             f"{backend}"
         )
     with config.at("space"):
@@ -199,7 +199,8 @@ _EXAMPLES = {
 
 def _unknown(name: str, names: Iterable[str], within: str = "") -> RequestError:
     if not within and name in FOREIGN:
-        translator = "; --from-model-analyzer FILE translates a whole file" if name in ANALYZER_KEYS else ""
+        translates = "; modeldyno sweep --from-model-analyzer FILE translates a whole file"
+        translator = translates if name in ANALYZER_KEYS else ""
         return RequestError(f"There is no '{name}' in a sweep; {FOREIGN[name]}{translator}.")
     return UnknownName.among(f"'{within}' part" if within else "part of a sweep", name, names)
 

@@ -41,8 +41,8 @@ def check_folder(folder: Path, *, overwrite: bool) -> None:
         raise RequestError(f"Cannot read {folder}: {error.strerror}.") from error
     if full and not overwrite:
         raise RequestError(
-            f"The directory {folder} of --export-configs is not empty; give another one, or add --overwrite "
-            "to replace the files of the same names in it."
+            f"The directory {folder} is not empty; give another one, or add `overwrite` to "
+            "replace the files of the same names in it."
         )
 
 

@@ -33,12 +33,13 @@ from modeldyno.engine.runtime.interrupts import counted_interrupts
 from modeldyno.engine.runtime.time_limit import TimeLimit
 from modeldyno.engine.runtime.trial_executor import subprocess_executors
 from modeldyno.models.interface import Executes, Form
+from modeldyno.profiling.consistency_guard import ConsistencyGuard
 from modeldyno.profiling.views import brief
 from modeldyno.serving.loadtest.live_loads import show_loads
 from modeldyno.sweeps.earlier import EarlierTrials
 from modeldyno.sweeps.output_checks import OutputComparison, comparing_outputs
 from modeldyno.sweeps.point_to_job import check_axes, check_dimensions, job_at_point
-from modeldyno.sweeps.study import default_baseline, resume_guard, verification
+from modeldyno.sweeps.study import default_baseline, study_progress, verification
 from modeldyno.sweeps.study.bisection import bisected_axis, next_bisection_trial
 from modeldyno.sweeps.study.search_space import key
 from modeldyno.sweeps.study.study import Trial, TrialPurpose, TrialState
@@ -104,7 +105,7 @@ def run_trials(
     with ExitStack() as stack:
         room = rooms or stack.enter_context(subprocess_executors(interrupted, limit))
         check_study(study, room=room, watch=watch)
-        guard = resume_guard.ConsistencyGuard(force=force, watch=watch)
+        guard = ConsistencyGuard(force=force, watch=watch)
         outputs = stack.enter_context(comparing_outputs(study, room, watch))
         while not interrupted():
             elapsed = spent_before + monotonic() - started
@@ -115,7 +116,8 @@ def run_trials(
                 study = study.add(known)
                 yield study, known, None
                 continue
-            guard.begin(study, ask, resume_guard.seconds_left(study, elapsed))
+            label = study_progress.describe_trial(study, ask)
+            guard.begin(study, label, study_progress.seconds_left(study, elapsed))
             step = _run_trial(study, ask, room, guard, outputs)
             if step is None:
                 return
@@ -130,7 +132,7 @@ def save_steps(steps: Iterable[Step], store: Store) -> Iterator[Step]:
     """Save each step in the store before the next one begins."""
     for study, trial, result in steps:
         summary = "" if result is None else brief(result)
-        store.add_trial(study, result, headline=resume_guard.describe_progress(study), brief=summary)
+        store.add_trial(study, result, headline=study_progress.describe_progress(study), brief=summary)
         yield study, trial, result
 
 
@@ -244,7 +246,7 @@ def next_trial(study: Study, elapsed: float) -> TrialRequest | None:
     ask = _next_of_search(study.searched, elapsed)
     if ask is not None:
         return ask
-    seconds = elapsed + resume_guard.mean_trial_seconds(study.searched)
+    seconds = elapsed + study_progress.mean_trial_seconds(study.searched)
     return None if _budget_spent(study, seconds, len(study.measured)) else next_curve_trial(study)
 
 
@@ -253,7 +255,7 @@ def _next_of_search(study: Study, elapsed: float) -> TrialRequest | None:
     if study.budget.curves and study.budget.max_time is not None:
         study = replace(study, budget=replace(study.budget, max_time=TIME_SHARE * study.budget.max_time))
     searched = replace(study, trials=tuple(t for t in study.trials if t.stage is not TrialPurpose.VERIFY))
-    if _budget_spent(study, elapsed + resume_guard.mean_trial_seconds(searched), len(study.measured)):
+    if _budget_spent(study, elapsed + study_progress.mean_trial_seconds(searched), len(study.measured)):
         return None
     ask = default_baseline.next_baseline_trial(study)
     if ask is not None and not _enough_of_default(study, ask):
@@ -262,7 +264,7 @@ def _next_of_search(study: Study, elapsed: float) -> TrialRequest | None:
     bisects = study.budget.bisect and bisected_axis(study) is not None
 
     def is_reached(part: float) -> bool:
-        seconds = searched.spent + resume_guard.mean_trial_seconds(searched)
+        seconds = searched.spent + study_progress.mean_trial_seconds(searched)
         return _budget_spent(study, seconds, len(searched.measured), part * share, part * SEARCH_SHARE)
 
     begun = any(trial.stage is TrialPurpose.BISECT for trial in searched.trials)
@@ -272,7 +274,7 @@ def _next_of_search(study: Study, elapsed: float) -> TrialRequest | None:
     if bisects and not is_reached(1.0) and (ask := next_bisection_trial(searched)) is not None:
         return ask
     if _budget_spent(
-        study, elapsed + resume_guard.mean_trial_seconds(study, verifying=True), len(study.measured)
+        study, elapsed + study_progress.mean_trial_seconds(study, verifying=True), len(study.measured)
     ):
         return None
     ask = verification.next_verification_trial(study)
@@ -327,7 +329,7 @@ def _run_trial(
     study: Study,
     ask: TrialRequest,
     room: TrialExecutor,
-    guard: resume_guard.ConsistencyGuard,
+    guard: ConsistencyGuard,
     outputs: OutputComparison | None,
 ) -> Step | None:
     """Run a trial; None if it was interrupted, or the time of the study was up before it gave anything."""
@@ -422,7 +424,7 @@ def _stop_if_hopeless(study: Study, result: Result, measured_count: int) -> None
                 if any(doubt.code == "out-of-time" for doubt in result.doubts):
                     raise OutOfTime(
                         f"The time limit of the sweep ended its first trial before {query} was measured; "
-                        "give it more time with --max-time."
+                        "give it more time with `max_time`."
                     ) from error
                 raise RequestError(
                     f"The goal asks for {query}, which a trial does not measure: {error} "
@@ -467,7 +469,7 @@ def run_study(
             earlier=None if opened is None or reuse is None else EarlierTrials.of(study, opened, reuse),
         )
         if opened is not None:
-            opened.put_study(study, headline=resume_guard.describe_progress(study))
+            opened.put_study(study, headline=study_progress.describe_progress(study))
             steps = save_steps(steps, opened)
         for latest, _, result in steps:
             study = latest

@@ -29,8 +29,8 @@ def check_resume(config: FileConfig) -> None:
     unchangeable = config.tree.keys() - {"budget", "space", *GOALS}
     if unchangeable:
         raise RequestError(
-            f"A resumed study cannot change {', '.join(sorted(unchangeable))}; only the goal, --max-time, "
-            "--max-trials and --until can change, and --space can grow."
+            f"A resumed study cannot change {', '.join(sorted(unchangeable))}; only the goal, `max_time`, "
+            "`max_trials` and `certain` can change, and `space` can grow."
         )
 
 
@@ -93,8 +93,8 @@ def check_rerank(config: FileConfig) -> None:
     unused = config.tree.keys() - GOALS
     if unused:
         raise RequestError(
-            f"--rerank measures nothing, so {', '.join(sorted(unused))} would have no effect; "
-            "it takes goals: --objective, --maximize, --minimize, --require, --rank."
+            f"`rerank` measures nothing, so {', '.join(sorted(unused))} would have no effect; "
+            "it takes goals: `objectives`, `maximize`, `minimize`, `require`, `rank`."
         )
 
 

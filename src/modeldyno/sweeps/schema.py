@@ -171,7 +171,7 @@ FOREIGN = {
     **model_analyzer_keys.KEYS,
     "max_time": "write it below budget: for the whole sweep, or below plan: for each look",
     "max_trials": "write it below budget:",
-    "trust": "give --trust on the command line each time instead, because it lets files run code",
+    "trust": "give `trust` each time instead, because it lets files run code",
 }
 """Names of other programs, or of other parts of this one: what to write instead."""
 

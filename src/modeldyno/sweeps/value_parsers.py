@@ -25,7 +25,7 @@ def parse_certainty(text: str) -> float:
     """Parse ``certain >= 95%``, or the share alone."""
     match = re.fullmatch(r"\s*(?:certain\s*(?:>=?)\s*)?(?P<share>[\d.]+\s*%?)\s*", text)
     if match is None:
-        raise RequestError(f"--until '{text}' is not a certainty; write --until 'certain >= 95%'.")
+        raise RequestError(f"`certain` '{text}' is not a certainty; write `certain=95%`.")
     return parse_quantity(match["share"], FRACTION)
 
 

@@ -173,10 +173,10 @@ class LoaderSuite:
         assert model.file_bytes is None or model.file_bytes > 0
 
     def test_pickles_need_trust(self, loader: Loader, ref: ModelRef) -> None:
-        """A loader of pickles raises TrustRequired without trust, in one line that names --trust."""
+        """A loader of pickles raises TrustRequired without trust, in one line that names `trust`."""
         if loader.executes is not Executes.PICKLE:
             pytest.skip("this loader unpickles nothing")
-        with pytest.raises(TrustRequired, match="--trust") as caught:
+        with pytest.raises(TrustRequired, match="`trust`") as caught:
             loader.load(ref, seed=0, trust=False)
         assert is_one_sentence(str(caught.value))
 

@@ -126,7 +126,7 @@ def test_commands_that_cannot_be(command: str, message: str) -> None:
 
 def test_what_is_not_known(script: str) -> None:
     """A model without a name, a server that fails, an engine that is not installed."""
-    with pytest.raises(RequestError, match="--set model=NAME"):
+    with pytest.raises(RequestError, match="give it as the knob model"):
         openai.open(llama(""), config({"command": f"{script} no {{port}}"})).__enter__()
     failing = config({"command": f"{sys.executable} -c 'import nothing' {{port}}"})
     with pytest.raises(ServerFailed, match="No module named 'nothing'"), openai.open(llama(), failing):

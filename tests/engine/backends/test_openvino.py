@@ -141,7 +141,7 @@ def test_a_graph_that_openvino_cannot_run_is_refused(tmp_path: Path) -> None:
     path = models.save(
         tmp_path / "m.onnx", [("NoSuchOperator", ["x"], ["y"])], {"x": shape}, {"y": shape}, {}
     )
-    with pytest.raises(RequestError, match=r"NoSuchOperator.*try --backend onnxruntime") as caught:
+    with pytest.raises(RequestError, match=r"NoSuchOperator.*try `backend=onnxruntime`") as caught:
         outputs(path, rows(1))
     assert "\n" not in str(caught.value)
 

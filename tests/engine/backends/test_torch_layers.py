@@ -103,7 +103,7 @@ def test_a_name_that_fits_nothing_is_told() -> None:
     spans, doubts = watched(Block(), torch.zeros(3, 4), named=lambda _path, _kind: False)
 
     assert shape_of(spans) == [("", None)]
-    assert "--layers" in doubts[0].seen
+    assert "`layers`" in doubts[0].seen
 
 
 class Twice(nn.Module):

@@ -299,7 +299,7 @@ def test_sparse_gradients_are_stepped_by_what_takes_them(optimizer: str) -> None
         backend.open(model, configure(backend.knobs, CPU)) as session,
         nullcontext()
         if optimizer in {"sgd", "sgd-momentum", "adagrad"}
-        else pytest.raises(RequestError, match=f"which {optimizer} does not take; train it with --optimizer"),
+        else pytest.raises(RequestError, match=f"which {optimizer} does not take; train it with `opt"),
         session.training((feed,), optimizer) as training,
     ):
         assert training.step()

@@ -209,9 +209,9 @@ def test_fixed_batch_is_kept() -> None:
 def test_unknown_shape_must_be_given() -> None:
     """An input of unknown shape is rejected with the option to write, which then works."""
     unknown = model(InputSpec(name="x"), InputSpec(name="ids"))
-    with pytest.raises(RequestError, match="--input x=batchx3x224x224"):
+    with pytest.raises(RequestError, match="`inputs=x=batchx3x224x224`"):
         build(unknown)
-    with pytest.raises(RequestError, match=r"--input ids=batchx128:int64:0\.\.999"):
+    with pytest.raises(RequestError, match=r"`inputs=ids=batchx128:int64:0\.\.999`"):
         build(unknown, "x=1x3x224x224")
     payload = build(unknown, "x=1x3x224x224", "ids=1x128:int64:0..999")
     assert [(u.name, u.shape, u.dtype) for u in payload.used] == [
@@ -225,7 +225,7 @@ def test_unknown_shape_with_a_batch() -> None:
     unknown = model(InputSpec(name="x"))
     assert build(unknown, "x=batchx3", batch_size=5).feeds[0]["x"].shape == (5, 3)
     assert build(unknown, "x=5x3").samples == 5
-    with pytest.raises(RequestError, match=r"write only --input x=6x3, or --input x=batchx3 for"):
+    with pytest.raises(RequestError, match=r"write only `inputs=x=6x3`, or `inputs=x=batchx3` for"):
         build(unknown, "x=5x3", batch_size=6)
 
 
@@ -607,7 +607,7 @@ def test_texts_that_are_padded_to_a_longer_one_are_doubted(tmp_path: Path) -> No
     assert doubt.code == "padded"
     assert "have 1 to 6 tokens, and every call is padded to 6;" in doubt.seen
     assert "a call would have 2 on average" in doubt.seen
-    assert "--input input_ids=1x2," in doubt.advice
+    assert "`inputs=input_ids=1x2`," in doubt.advice
 
     assert build(TEXT, str(tmp_path / "a.txt"), "input_ids=1x2").doubts == ()
     assert build(TEXT, str(tmp_path / "a.txt"), batch_size=4).doubts == ()

@@ -159,7 +159,7 @@ def test_a_container_is_stopped_by_its_own_program(
 @pytest.mark.parametrize(("names", "all_servers"), [([], False), (["net"], True)])
 def test_who_is_stopped_must_be_said_once(names: list[str], all_servers: bool) -> None:
     """Neither nothing nor names beside all."""
-    with pytest.raises(RequestError, match="names of the servers to stop, or --all"):
+    with pytest.raises(RequestError, match="names of the servers to stop, or `all_servers`"):
         running.named(names, all_servers=all_servers)
 
 

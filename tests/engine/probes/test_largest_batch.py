@@ -223,7 +223,7 @@ def test_training_steps_are_tried_in_training() -> None:
 def test_without_a_limit_the_host_is_not_tried() -> None:
     """The machine's memory is never spent."""
     session = Session()
-    with pytest.raises(RequestError, match="--memory-limit"):
+    with pytest.raises(RequestError, match="`memory_limit=4GiB`"):
         find_largest_batch(session)
     assert session.sizes == []
 

@@ -327,7 +327,7 @@ def test_a_model_within_a_process_takes_no_load() -> None:
     request = Request(
         model="call:modeldyno.testing.known_latency:steady", settings={}, load=Load(concurrency=2), plan=PLAN
     )
-    with pytest.raises(Exception, match="a load needs a server: choose one with --backend triton"):
+    with pytest.raises(Exception, match="a load needs a server: choose one with `backend=triton`"):
         request.job()
 
 

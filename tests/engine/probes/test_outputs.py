@@ -61,7 +61,7 @@ def test_what_was_given_and_returned_is_in_the_file(tmp_path: Path) -> None:
 
 def test_it_needs_a_file_that_can_be_written(tmp_path: Path) -> None:
     """Each is one sentence."""
-    with pytest.raises(RequestError, match="needs a file; name one with --outputs"):
+    with pytest.raises(RequestError, match="needs a file; name one, such as `outputs="):
         list(outputs.measure(subject(None), Plan()))
     with pytest.raises(RequestError, match=r"Cannot write .*absent"):
         list(outputs.measure(subject(tmp_path / "absent" / "o.npz"), Plan()))

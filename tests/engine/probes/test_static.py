@@ -319,7 +319,7 @@ def test_packed_sequences_cost_what_their_lengths_say() -> None:
 def test_lengths_that_no_sequence_has_are_refused(length: int) -> None:
     """A length that torch refuses is refused by the analysis, with those that there may be."""
     ref = live.offer(Padded(), example=(torch.zeros(3, 10, 8), torch.tensor([2, length, 5])))
-    with pytest.raises(RequestError, match=f"length of {length}; lengths are 1 to 10, such as --input"):
+    with pytest.raises(RequestError, match=f"length of {length}; lengths are 1 to 10, such as `inputs="):
         measured(live.look(ref, seed=0, trust=False), StaticOptions())
     live.withdraw(ref)
 
@@ -339,7 +339,7 @@ def test_the_hint_names_a_shape_that_the_model_takes(layers: tuple[nn.Module, ..
     """Where the shape of an input is unknown, the one that is proposed was tried by analysis."""
     ref = live.offer(nn.Sequential(*layers))
     tried = "" if shape == "batchx3x224x224" else ", which it accepts"
-    with pytest.raises(RequestError, match=f"such as --input input={shape}{tried}, or a file of data"):
+    with pytest.raises(RequestError, match=f"such as `inputs=input={shape}`{tried}, or a file of data"):
         measured(live.look(ref, seed=0, trust=False), StaticOptions())
     live.withdraw(ref)
 

@@ -198,7 +198,7 @@ def test_what_the_caller_has_frozen_stays_frozen() -> None:
 def test_a_form_that_the_backend_cannot_run_is_refused() -> None:
     """The message says what the backend runs, and which backends run the model."""
     with pytest.raises(
-        RequestError, match=r"of onnx, and call:.* leave --backend out, or .* it: inspector, .*python\."
+        RequestError, match=r"of onnx, and call:.* leave `backend` out, or .* it: inspector, .*python\."
     ):
         run(job("modeldyno.testing.known_latency:steady", backend="onnxruntime"))
 

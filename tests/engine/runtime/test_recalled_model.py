@@ -32,7 +32,7 @@ class _Place:
             requires=(), backend="torch", load=self._load, source_digest=lambda _ref: self.source
         )
         server = SimpleNamespace(
-            requires=(), accepts={"torch"}, serves=True, open=self._open, recalls=True, recall=self._recall,
+            requires=(), accepts={"torch"}, serves=True, open=self._open, recall=self._recall,
             check_torch=self._check_torch,
         )  # fmt: skip
         use_plugin(monkeypatch, "loader", loader)

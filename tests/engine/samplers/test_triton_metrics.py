@@ -10,7 +10,7 @@ import pytest
 from modeldyno.base.metrics.measurement import Distribution
 from modeldyno.engine.samplers import device
 from modeldyno.engine.samplers.device_sidecar import DeviceRecorder
-from modeldyno.serving.samplers.triton_metrics import TritonDevices, read_triton_devices
+from modeldyno.engine.samplers.triton_metrics import TritonDevices, read_triton_devices
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

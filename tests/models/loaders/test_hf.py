@@ -329,7 +329,7 @@ class TestWeights:
 
         assert hf.claims(path)
         assert not hf_config.claims(path)
-        with pytest.raises(TrustRequired, match=r"pytorch_model\.bin.*--trust"):
+        with pytest.raises(TrustRequired, match=r"pytorch_model\.bin.*`trust`"):
             load(path)
         with pytest.raises(RequestError):
             load(path, trust=True)

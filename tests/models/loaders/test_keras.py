@@ -361,7 +361,7 @@ def test_a_factory_makes_a_model_with_its_inputs(tmp_path: Path) -> None:
 def test_functions_in_a_file_need_trust(tmp_path: Path) -> None:
     """A Lambda layer is code, which runs only with trust."""
     ref = saved(tmp_path / "m.keras", keras.Sequential([keras.Input((4,)), L.Lambda(lambda x: x + 1)]))
-    with pytest.raises(TrustRequired, match="--trust"):
+    with pytest.raises(TrustRequired, match="`trust`"):
         load(ref)
     assert load(ref, trust=True).inputs[0].shape == ("batch", 4)
 

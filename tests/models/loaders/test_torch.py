@@ -166,7 +166,7 @@ class TestErrors:
             "    return DummyClassifier().fit([[0.0]], [1])\n"
         )
         with pytest.raises(
-            RequestError, match=r"an estimator of sklearn; .*profile linear\.joblib with --trust"
+            RequestError, match=r"an estimator of sklearn; .*profile linear\.joblib with `trust`"
         ):
             loader.load(ModelRef(scheme="torch", locator=f"{file}:linear"), seed=0, trust=False)
 

@@ -637,7 +637,7 @@ def test_a_module_that_refuses_both_flags_is_refused_for_the_first() -> None:
     def refusing(x: Tensor) -> None:
         raise ValueError("too large" if (x > 0).all() else "too small")
 
-    with pytest.raises(RequestError, match=r"ValueError: too small .*--input\.$"):
+    with pytest.raises(RequestError, match=r"ValueError: too small .*`inputs`\.$"):
         traced(Checked(refusing), input_spec("x", 2, 4))
 
 
@@ -1117,7 +1117,7 @@ def test_frozen_parameters_have_no_gradients() -> None:
 
 def test_what_cannot_be_trained_is_refused() -> None:
     """A module without anything to train is rejected for training; the error names the inference mode."""
-    with pytest.raises(RequestError, match=r"Applying .*--mode inference"):
+    with pytest.raises(RequestError, match=r"Applying .*`mode=inference`"):
         traced(Applying(torch.relu), input_spec("x", 3, 4), mode=Mode.TRAIN)
 
 
@@ -1142,7 +1142,7 @@ def test_wrong_inputs_are_refused(module: nn.Module, inputs: tuple[InputSpec, ..
     with pytest.raises(RequestError, match=type(module).__name__) as caught:
         traced(module, *inputs)
     assert "\n" not in str(caught.value)
-    assert "--input" in str(caught.value)
+    assert "`inputs`" in str(caught.value)
     assert all(f"{s.name}=" in str(caught.value) for s in inputs)
 
 

@@ -229,7 +229,7 @@ class TestTrouble:
     def test_a_server_that_wants_to_know_who_asks(self, server: Scripted, status: int) -> None:
         """The error says how to send a header."""
         server.pages = {"/v2": (status, {})}
-        with pytest.raises(RequestError, match=f"{HEADERS_VARIABLE} or --header"):
+        with pytest.raises(RequestError, match=f"{HEADERS_VARIABLE} or `headers`"):
             load(server.url("#net"))
 
     def test_what_it_costs_is_not_shown(self, server: Scripted) -> None:

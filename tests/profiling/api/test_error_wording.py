@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def test_a_live_object_is_told_of_its_example() -> None:
     """For missing inputs of a live object the error mentions example=; otherwise nothing is added."""
-    output = reword_for_python("give it by --input.", live=True)
+    output = reword_for_python("give it by `inputs`.", live=True)
 
     assert output == "give it by inputs=. A live object also takes its inputs as example=."
     assert reword_for_python("give it, as `inputs=x=1x3`.", live=True).endswith("as example=.")
@@ -31,9 +31,9 @@ def test_a_limit_that_was_too_short_is_named_as_an_argument() -> None:
 
     @reword_errors
     def measure(model: str) -> None:
-        raise OutOfTime(f"Nothing of {model} could be measured; give more time, such as --max-time 25s.")
+        raise OutOfTime(f"Nothing of {model} could be measured; give more time, such as `max_time=25s`.")
 
-    with pytest.raises(OutOfTime, match=r"such as max_time=25\.$"):
+    with pytest.raises(OutOfTime, match=r"such as max_time='25s'\.$"):
         measure("a.onnx")
 
 

@@ -153,7 +153,7 @@ class TestRequests:
 
     def test_a_payload_without_inputs_is_refused(self) -> None:
         """A model whose inputs nobody tells needs them from the user."""
-        with pytest.raises(RequestError, match="--input"):
+        with pytest.raises(RequestError, match="`inputs=name=1x4:float32`"):
             kserve_http.target([{}], NET)
 
     def test_a_url_without_a_model_is_refused(self) -> None:

@@ -72,7 +72,7 @@ class TestPredictions:
             ({"x": np.zeros(2)}, "float64 of 2; set content=json"),
             ({"x": np.array(["a", "b"], object)}, "string of 2"),
             ({"x": np.zeros(1, "uint8"), "y": np.zeros(1, "uint8")}, "one input, not 2: x, y"),
-            ({}, "--input"),
+            ({}, "`inputs=data=1x3x224x224`"),
         ],
     )
     def test_what_cannot_go_raw(self, feed: Feed, message: str) -> None:

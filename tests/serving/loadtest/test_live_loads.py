@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Self
 import pytest
 
 from modeldyno.base.errors import StoreError
+from modeldyno.base.result.live_load import SECONDS_KEPT, LiveLoad
 from modeldyno.base.result.result import Loaded, SecondPassed
 from modeldyno.base.result.trace_data import LiveSecond
-from modeldyno.serving.load.load_seconds import SECONDS_KEPT, LiveLoad
 from modeldyno.serving.loadtest.live_loads import LoadDisplay, show_loads
 from modeldyno.testing.sample_results import a_result
 

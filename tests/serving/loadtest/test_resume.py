@@ -183,13 +183,13 @@ def test_what_an_earlier_version_wrote_is_read_and_not_resumed(kind: str) -> Non
 
 def test_what_cannot_change_is_refused() -> None:
     """In one sentence, which says what can."""
-    with pytest.raises(RequestError, match=r"cannot change --backend, --most; only --concurrency and --requ"):
-        check_changes(["--most", "--require", "--backend"], search=False)
-    with pytest.raises(RequestError, match=r"only --max-time, --measurements, --most and --require can"):
-        check_changes(["--most", "--concurrency"], search=True)
-    check_changes(["--most"], search=True)
+    with pytest.raises(RequestError, match=r"cannot change --backend, most=; only `concurrency` and `requ"):
+        check_changes({"most": "most=", "require": "require=", "backend": "--backend"}, search=False)
+    with pytest.raises(RequestError, match=r"only `max_time`, `measurements`, `most` and `require` can"):
+        check_changes({"concurrency": "--concurrency"}, search=True)
+    check_changes({"most": "--most"}, search=True)
     with pytest.raises(RequestError, match="measures nothing, so --most would have no effect"):
-        check_rerank(["--require", "--most"])
+        check_rerank({"require": "--require", "most": "--most"})
     with pytest.raises(RequestError, match="is a search for a load"):
         resume_curve(a_capacity())
 

@@ -170,7 +170,7 @@ def test_a_search_that_is_interrupted_says_what_it_knows(server: str) -> None:
 
 def test_what_cannot_be_searched_is_refused(server: str) -> None:
     """A series of loads needs a server, and one server is one process."""
-    with pytest.raises(RequestError, match="leave out --processes"):
+    with pytest.raises(RequestError, match="leave out `processes`"):
         begin_curve(a_request(server, plan=replace(PLAN, processes=2)), (1, 2))
     local = Request(model="call:modeldyno.testing.known_latency:steady", settings={}, plan=PLAN)
     with pytest.raises(RequestError, match="a series of loads needs a server"):

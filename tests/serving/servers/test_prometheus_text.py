@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from modeldyno.base.system.prometheus_samples import parse_samples, sum_samples
 from modeldyno.engine.interfaces.server_stats import ServerCounters
 from modeldyno.serving.servers import prometheus_text
-from modeldyno.serving.servers.prometheus_text import parse_samples, sum_samples
 
 TEXT = r"""
 # HELP a_total of something

@@ -14,8 +14,8 @@ from modeldyno.base.report.charts import Plot
 from modeldyno.base.views.view_options import PLAIN
 from modeldyno.sweeps.study.pooled_estimate import shown_value
 from modeldyno.sweeps.study.ranking import ranking
-from modeldyno.sweeps.study.resume_guard import describe_progress
 from modeldyno.sweeps.study.study import TrialPurpose
+from modeldyno.sweeps.study.study_progress import describe_progress
 from modeldyno.sweeps.views.blocks import headline
 from modeldyno.sweeps.views.charts import charts
 from modeldyno.sweeps.views.configurations import load_table

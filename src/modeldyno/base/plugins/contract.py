@@ -42,6 +42,11 @@ _TYPES: dict[str, tuple[Any, str]] = {
 """Beginning of an annotation to what an attribute must be, and its name in a message."""
 
 
+def overrides(member: Any, default: object) -> bool:
+    """Return whether a member of a plugin is its own, and not the `default` of its base."""
+    return getattr(member, "__func__", member) is not default
+
+
 def what_is_wrong(kind: str, plugin: object) -> str:
     """Describe the first attribute that a plugin lacks or has in another form; empty if there is none."""
     if kind == _DOCUMENT:

@@ -81,7 +81,7 @@ def run(**options: Any) -> int:
     return INTERRUPTED if interrupted else exit_code(comparison_result, options["fail_on"])
 
 
-def _with_quick_look(options: dict[str, Any]) -> dict[str, Any]:
+def _with_quick_look(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options with those of a quick look in place of those that were not typed."""
     ctx = click.get_current_context()
     quick = {
@@ -94,10 +94,10 @@ def _with_quick_look(options: dict[str, Any]) -> dict[str, Any]:
         "min_time": QUICK.plan.min_time,
     }
     typed = {name for name in quick if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE}
-    return options | {name: value for name, value in quick.items() if name not in typed}
+    return {**options, **{name: value for name, value in quick.items() if name not in typed}}
 
 
-def _requests(options: dict[str, Any]) -> list[request.Request]:
+def _requests(options: Mapping[str, Any]) -> list[request.Request]:
     """Build one request per side; they differ only in the model, its own knobs and its own inputs."""
     plan = {**options, "max_time": options["run_time"]}
     shared = cli_options.request_from_options(
@@ -136,7 +136,7 @@ def _run(
     jobs: Sequence[Job],
     turns: RoundSchedule,
     criteria: CompareOptions,
-    options: dict[str, Any],
+    options: Mapping[str, Any],
     limit: TimeLimit | None,
 ) -> tuple[Comparison, bool]:
     """Run the models in turns; return the comparison, and whether it was interrupted."""

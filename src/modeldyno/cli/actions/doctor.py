@@ -30,8 +30,7 @@ def run(**options: Any) -> None:
     job = request_from_options(
         options, model=options["model"] or SPECIMEN, probes=("latency",), plan=PLAN
     ).job()
-    options["tags"] = (*options["tags"], TAG)
-    targets = OutputTargets.of(options)
+    targets = OutputTargets.of({**options, "tags": (*options["tags"], TAG)})
     with Progress(quiet=options["quiet"]) as progress, open_run_session(progress.watch, limit) as bench:
         progress.announce(
             f"Running it against itself for {format_rough_duration(options['budget'])} (--budget), in "

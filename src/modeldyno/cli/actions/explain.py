@@ -29,6 +29,8 @@ from modeldyno.serving.views import explanation as view
 from modeldyno.stores.lookup import find_any
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from modeldyno.base.result.result import Result
     from modeldyno.serving.load.explanation import Explanation
 
@@ -63,7 +65,7 @@ def run(**options: Any) -> int:
     return INTERRUPTED if explanation.interrupted else FAILED if explanation.failures else OK
 
 
-def _measure(options: dict[str, Any], targets: OutputTargets, baseline: dict[str, Result]) -> Explanation:
+def _measure(options: Mapping[str, Any], targets: OutputTargets, baseline: dict[str, Result]) -> Explanation:
     planned = plan_explanation(
         request_from_options(options, plan=Plan()),
         ExplainOptions(

@@ -19,7 +19,7 @@ from modeldyno.profiling.request import make_inspection
 from modeldyno.profiling.run import INTERRUPTED, run_request
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from modeldyno.base.errors import ModelDynoError
     from modeldyno.base.result.result import Result
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 def run(**options: Any) -> int:
     """Analyse a model or two, and report it; return the exit code."""
-    options["optimizer"] = requested_optimizer()
     own_inputs = [options["baseline_input"], options["candidate_input"]]
     if any(own_inputs) and options["other"] is None:
         raise RequestError(
@@ -57,7 +56,9 @@ def run(**options: Any) -> int:
     return code
 
 
-def _request(options: dict[str, Any], model: str, name: str | None, own_inputs: tuple[str, ...]) -> Request:
+def _request(
+    options: Mapping[str, Any], model: str, name: str | None, own_inputs: tuple[str, ...]
+) -> Request:
     return request_from_options(
         options,
         model=model,
@@ -66,7 +67,7 @@ def _request(options: dict[str, Any], model: str, name: str | None, own_inputs: 
         plan=Plan(timeout=options["timeout"], memory_limit=options["memory_limit"]),
         inspection=make_inspection(
             mode=options["mode"],
-            optimizer=options["optimizer"],
+            optimizer=requested_optimizer(),
             vary=options["vary"],
             devices=options["devices"],
             memory=options["memory"],
@@ -91,7 +92,7 @@ def _measure_all(
             return
 
 
-def _compare(results: Sequence[Result], targets: OutputTargets, options: dict[str, Any]) -> None:
+def _compare(results: Sequence[Result], targets: OutputTargets, options: Mapping[str, Any]) -> None:
     """Compare the Results of two models, and store and report the comparison."""
     from modeldyno.cli.actions import compare  # only --compare needs them
     from modeldyno.comparison.change.build import CompareOptions
@@ -111,7 +112,7 @@ def _compare(results: Sequence[Result], targets: OutputTargets, options: dict[st
 def _print_outcomes(
     outcomes: Sequence[JudgedResult],
     targets: OutputTargets,
-    options: dict[str, Any],
+    options: Mapping[str, Any],
     problem: ModelDynoError | None,
 ) -> None:
     """Print the verdict, the requested table, or the whole report."""

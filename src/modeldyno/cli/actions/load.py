@@ -42,6 +42,8 @@ from modeldyno.serving.loadtest.replicas import CostAnswer, CostOptions
 from modeldyno.serving.views import page as load_page
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from modeldyno.base.report.blocks import Block
 
 _VARIABLE = re.compile(r"\$(?:(\w+)|\{([^}]*)\})", re.ASCII)
@@ -105,7 +107,9 @@ _SEARCH_VALUES = ("concurrency", "most", "measurements", "max_time")
 """Options that change how a stored series goes on."""
 
 
-def _go_on(ctx: click.Context, targets: OutputTargets, planned: CostOptions, options: dict[str, Any]) -> int:
+def _go_on(
+    ctx: click.Context, targets: OutputTargets, planned: CostOptions, options: Mapping[str, Any]
+) -> int:
     """Resume or rerank a stored series; return the exit code. Only options that were typed count."""
     from modeldyno.serving.loadtest import resume  # one load needs none of it
 
@@ -118,7 +122,7 @@ def _go_on(ctx: click.Context, targets: OutputTargets, planned: CostOptions, opt
     typed = [name for name in flags if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE]
     search_values = {name: options[name] for name in _SEARCH_VALUES if name in typed}
     require = options["require"] if "require" in typed else ()
-    changes = [flags[name] for name in typed if name not in _OF_THE_RUN]
+    changes = {name: flags[name] for name in typed if name not in _OF_THE_RUN}
     if options["rerank"] is not None:
         resume.check_rerank(changes)
         stored = resume.find_series(options["rerank"])
@@ -140,7 +144,7 @@ def _go_on(ctx: click.Context, targets: OutputTargets, planned: CostOptions, opt
 
 def _rerank(
     answer: Capacity, stored: LoadCurve | Capacity, targets: OutputTargets, planned: CostOptions,
-    options: dict[str, Any],
+    options: Mapping[str, Any],
 ) -> int:  # fmt: skip
     """Report what the loads of a stored series say about other bounds; return the exit code."""
     _report_series(answer, planned.of_several(answer), replace(targets, store=False), quiet=options["quiet"])
@@ -152,7 +156,7 @@ def _rerank(
 
 
 def _measure_series(
-    series: LoadCurve | Capacity, targets: OutputTargets, planned: CostOptions, options: dict[str, Any]
+    series: LoadCurve | Capacity, targets: OutputTargets, planned: CostOptions, options: Mapping[str, Any]
 ) -> int:
     """Measure the loads of a new or resumed series, and store each before the next; return the exit code."""
     begun, emission = series, Emission.parse(options["carbon"], options["power"])
@@ -246,7 +250,7 @@ def _is_verdict(block: Block) -> bool:
     return isinstance(block, Notice) and block.severity in deciding
 
 
-def _request(options: dict[str, Any], concurrency: int | None) -> request.Request:
+def _request(options: Mapping[str, Any], concurrency: int | None) -> request.Request:
     typed = click.get_current_context().get_parameter_source("max_time")
     model = resolve_model(options["model"])
     options = {**options, "model": model, "may_extend": typed is ParameterSource.DEFAULT}
@@ -262,7 +266,7 @@ def _request(options: dict[str, Any], concurrency: int | None) -> request.Reques
     )
 
 
-def _load(options: dict[str, Any], concurrency: int | None) -> Load:
+def _load(options: Mapping[str, Any], concurrency: int | None) -> Load:
     schedules = {"--rate": options["rate"], "--replay": options["replay"]}
     if all(schedules.values()):
         raise RequestError("--rate and --replay both set when requests are due; give one of them.")

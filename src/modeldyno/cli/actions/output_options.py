@@ -21,7 +21,7 @@ from modeldyno.cli.actions.printing import ignore_broken_pipe, print_blocks, pri
 from modeldyno.profiling.views.result.headline import headline
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from modeldyno.base.document import Conclusion, Document
     from modeldyno.base.report.blocks import Block
@@ -49,7 +49,7 @@ class OutputTargets:
         return cls(json=path, store=False)
 
     @classmethod
-    def of(cls, options: dict[str, Any], *, of_results: bool = True) -> Self:
+    def of(cls, options: Mapping[str, Any], *, of_results: bool = True) -> Self:
         """Read the options, and check before measuring that documents can be stored and written.
 
         Fewer formats hold those that are not `of_results`.

@@ -33,18 +33,15 @@ from modeldyno.profiling.run import INTERRUPTED, OK, UNDECIDED, JudgedResult, ju
 from modeldyno.serving.loadtest.replicas import CostOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 
 def run(**options: Any) -> int:
     """Measure a model, perhaps against a baseline, and report it; return the exit code."""
     ctx = click.get_current_context()
     model = gate_options.selected_model(options)
-    options["lengths_given"] = any(
-        ctx.get_parameter_source(name) not in {None, ParameterSource.DEFAULT} for name in LENGTHS
-    )
     if options["baseline"] and ctx.get_parameter_source("max_time") is ParameterSource.DEFAULT:
-        options["max_time"] = PLAN.max_time
+        options = {**options, "max_time": PLAN.max_time}
     require, notes = gate_options.expand_bounds(options["require"])
     planned = CostOptions.parse(None, options["price"])
     model_request = cli_options.request_from_options(
@@ -73,10 +70,12 @@ def run(**options: Any) -> int:
             raise RequestError(f"{flag} is of one result; drop it, or --baseline.")
     gate_options.check_baseline()
     gate_options.check_output_paths(options)
-    options["tags"] = (*options["tags"], *gate_options.baseline_tags(options))
-    targets = OutputTargets.of(options)
+    tags = (*options["tags"], *gate_options.baseline_tags(options))
+    targets = OutputTargets.of({**options, "tags": tags})
     if options["baseline"] is not None:
-        return profile_against_baseline(model_request, targets, options, notes)
+        sources = {ctx.get_parameter_source(name) for name in LENGTHS}
+        as_long = sources <= {None, ParameterSource.DEFAULT}
+        return profile_against_baseline(model_request, targets, options, notes, as_long=as_long)
     with Progress(quiet=options["quiet"]) as progress:
         outcome = run_request(model_request, in_process=options["inline"], watch=progress.watch)
     report = GateReport(
@@ -96,9 +95,22 @@ def run(**options: Any) -> int:
 
 
 def profile_against_baseline(
-    model_request: request.Request, targets: OutputTargets, options: dict[str, Any], notes: tuple[str, ...]
+    model_request: request.Request,
+    targets: OutputTargets,
+    options: Mapping[str, Any],
+    notes: tuple[str, ...],
+    *,
+    as_long: bool,
 ) -> int:
-    """Measure against a baseline and report the verdict; return the exit code."""
+    """Measure against a baseline and report the verdict; return the exit code.
+
+    Args:
+        model_request: the candidate.
+        targets: where the result goes.
+        options: those of the command.
+        notes: what to tell with the verdict.
+        as_long: whether both are measured for as long as the baseline was.
+    """
     limit = TimeLimit.begin(options["budget"], "budget")
     if options["inline"]:
         raise RequestError("A gate measures in fresh processes; drop --inline or --baseline.")
@@ -118,7 +130,7 @@ def profile_against_baseline(
             GateRule(),
             bench,
             max_time=options["budget"],
-            as_long=not options["lengths_given"],
+            as_long=as_long,
         )
     outcome = judge_result(report.result, resolved.constraints)
     report = replace(
@@ -137,7 +149,7 @@ def profile_against_baseline(
 
 
 def _gate_files(
-    report: GateReport, outcome: JudgedResult, options: dict[str, Any]
+    report: GateReport, outcome: JudgedResult, options: Mapping[str, Any]
 ) -> tuple[Callable[[], None], ...]:
     """Return what writes the verdict and the output directory."""
     return (
@@ -149,7 +161,7 @@ def _gate_files(
 def print_outcome(
     outcome: JudgedResult,
     targets: OutputTargets,
-    options: dict[str, Any],
+    options: Mapping[str, Any],
     problem: ModelDynoError | None,
     notes: tuple[str, ...] = (),
 ) -> None:

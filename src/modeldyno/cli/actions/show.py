@@ -12,6 +12,7 @@ from modeldyno.base.errors import RequestError
 from modeldyno.base.kinds import kind_of
 from modeldyno.base.metrics.measurement import Interval
 from modeldyno.base.metrics.metric import METRICS
+from modeldyno.base.option_spelling import spell_for_command_line
 from modeldyno.base.result.result import Result
 from modeldyno.cli.actions.options import split_list
 from modeldyno.cli.actions.printing import print_blocks, print_document, print_result
@@ -29,7 +30,7 @@ from modeldyno.stores.lookup import find, find_any
 from modeldyno.sweeps.study.study import Study
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from modeldyno.base.document import StoredDocument
     from modeldyno.base.metrics.constraints import Answer, Constraint
@@ -52,7 +53,7 @@ def run(**options: Any) -> int | None:
     return None
 
 
-def _print_result(document: Result, planned: CostOptions, options: dict[str, Any]) -> int | None:
+def _print_result(document: Result, planned: CostOptions, options: Mapping[str, Any]) -> int | None:
     """Print a result or a part of it; return the exit code of its bounds."""
     query = options["query"]
     constraints = tuple(map(document.read_bound, options["require"]))
@@ -60,7 +61,7 @@ def _print_result(document: Result, planned: CostOptions, options: dict[str, Any
         answer = document.ask(query)
         click.echo(format_answer(answer))
         if answer.value is None and answer.query.part is None:
-            click.echo(f"modeldyno: {answer.why}", err=True)
+            click.echo(f"modeldyno: {spell_for_command_line(answer.why)}", err=True)
         if (metric := answer.query.metric) not in METRICS:
             text = f"There is no metric '{metric}' here; the number is as the document has it."
             click.echo(f"modeldyno: {text}", err=True)
@@ -86,7 +87,7 @@ def _print_result(document: Result, planned: CostOptions, options: dict[str, Any
     return None
 
 
-def _find(options: dict[str, Any]) -> StoredDocument:
+def _find(options: Mapping[str, Any]) -> StoredDocument:
     """Return the document; a result with its carbon, if that was asked for."""
     emission, document = Emission.parse(options["carbon"], options["power"]), find_any(options["result"])
     return with_carbon(document, emission) if emission and isinstance(document, Result) else document
@@ -100,7 +101,7 @@ def _cost_answer(result: Result, planned: CostOptions, constraints: Sequence[Con
     return cost_answer
 
 
-def _print_other(document: StoredDocument, planned: CostOptions, options: dict[str, Any]) -> None:
+def _print_other(document: StoredDocument, planned: CostOptions, options: Mapping[str, Any]) -> None:
     """Print a document that is no Result, or its JSON; a load series with replicas and costs."""
     kind, series = kind_of(document), isinstance(document, LoadCurve | Capacity)
     flags = {

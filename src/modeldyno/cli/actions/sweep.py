@@ -21,7 +21,7 @@ from modeldyno.sweeps.schema import AIMS, GOALS
 from modeldyno.sweeps.value_parsers import CERTAIN, parse_certainty
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 _SAME_NAME = ("backend", "name", "strategy", "pre", "post", "evaluate", "data", "tolerance", "verify", *GOALS)
 """Options that have the same name in a sweep file."""
@@ -62,7 +62,7 @@ def run(**options: Any) -> int:
     return sweep_study.begin(config, options)
 
 
-def _print_translation(ctx: click.Context, options: dict[str, Any]) -> None:
+def _print_translation(ctx: click.Context, options: Mapping[str, Any]) -> None:
     """Print the sweep file that a configuration of Model Analyzer means."""
     typed, _ = _split_given(ctx, options)
     if unused := set(typed) - {"from_model_analyzer", "model"}:
@@ -85,7 +85,7 @@ def check_certainty(text: str) -> None:
         raise RequestError(f"--until '{text}': it must be {CERTAIN}.")
 
 
-def merge_config(ctx: click.Context, options: dict[str, Any]) -> FileConfig:
+def merge_config(ctx: click.Context, options: Mapping[str, Any]) -> FileConfig:
     """Merge the sweep file and the options: typed options override the file, defaults do not."""
     typed, from_defaults = _split_given(ctx, options)
     address = options.get("model") or ""
@@ -104,7 +104,7 @@ def merge_config(ctx: click.Context, options: dict[str, Any]) -> FileConfig:
     return FileConfig(tree=_to_tree(typed)).over(merged)
 
 
-def _split_given(ctx: click.Context, options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _split_given(ctx: click.Context, options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the options that were typed, and those that modeldyno.toml gives; ``-b`` gives settings, too."""
     typed: dict[str, Any] = {}
     from_defaults: dict[str, Any] = {}

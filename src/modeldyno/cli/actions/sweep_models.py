@@ -24,14 +24,14 @@ from modeldyno.sweeps.study.ranking import rank_models, ranking
 from modeldyno.sweeps.views.tables import models_table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from modeldyno.base.yaml_file import FileConfig
     from modeldyno.cli.actions.output_options import OutputTargets
     from modeldyno.sweeps.study.study import Study
 
 
-def begin(configs: Sequence[FileConfig], options: dict[str, Any]) -> int:
+def begin(configs: Sequence[FileConfig], options: Mapping[str, Any]) -> int:
     """Sweep each model in its turn, and print all and their common ranking; return the exit code.
 
     The code is that of the best model: 0 if a configuration of any holds the bounds.
@@ -65,7 +65,7 @@ def begin(configs: Sequence[FileConfig], options: dict[str, Any]) -> int:
     return OK if OK in codes else codes[0]
 
 
-def _report_all(studies: Sequence[Study], targets: OutputTargets, options: dict[str, Any]) -> None:
+def _report_all(studies: Sequence[Study], targets: OutputTargets, options: Mapping[str, Any]) -> None:
     """Write and print what was found over all models."""
     rows = rank_models(studies, options["top_models"])
     for report in targets.reports:

@@ -28,20 +28,20 @@ from modeldyno.sweeps import build, config_export, loop
 from modeldyno.sweeps import codec as codec_study
 from modeldyno.sweeps.loop import run_study
 from modeldyno.sweeps.resume import check_rerank, check_resume, rerank_stored, resume_study
-from modeldyno.sweeps.study import resume_guard, verification
+from modeldyno.sweeps.study import study_progress, verification
 from modeldyno.sweeps.study.ranking import Ranking, ranking
 from modeldyno.sweeps.views import blocks as study_blocks
 from modeldyno.sweeps.views.sweep_command import goal_words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from modeldyno.base.yaml_file import FileConfig
     from modeldyno.sweeps.study.search_space import Axis
     from modeldyno.sweeps.study.study import Budget, Study
 
 
-def begin(config: FileConfig, options: dict[str, Any]) -> int:
+def begin(config: FileConfig, options: Mapping[str, Any]) -> int:
     """Start a study from its configuration and run it; return the exit code."""
     study, chosen_axes = build.build_study(config, trust=options["trust"])
     if options["dry_run"]:
@@ -53,7 +53,7 @@ def begin(config: FileConfig, options: dict[str, Any]) -> int:
     return _run_study(study, targets, options)
 
 
-def resume(config: FileConfig, options: dict[str, Any]) -> int:
+def resume(config: FileConfig, options: Mapping[str, Any]) -> int:
     """Resume a study where it ended, perhaps with another budget; return the exit code.
 
     With another goal, it continues as a new study that has all trials of the first: the search goes on
@@ -66,7 +66,7 @@ def resume(config: FileConfig, options: dict[str, Any]) -> int:
     return _run_study(resume_study(config, find_study(options["resume"])), targets, options)
 
 
-def rerank(config: FileConfig, options: dict[str, Any]) -> int:
+def rerank(config: FileConfig, options: Mapping[str, Any]) -> int:
     """Rank a stored study by other goals without measuring; return the exit code."""
     targets = check_targets(options)
     check_rerank(config)
@@ -89,7 +89,7 @@ def rerank(config: FileConfig, options: dict[str, Any]) -> int:
 # --- running ----------------------------------------------------------------------------------
 
 
-def _run_study(study: Study, targets: OutputTargets, options: dict[str, Any]) -> int:
+def _run_study(study: Study, targets: OutputTargets, options: Mapping[str, Any]) -> int:
     """Run a study until it ends, and report it; return the exit code."""
     before = len(study.trials)
     with Progress(quiet=options["quiet"]) as progress:
@@ -111,7 +111,7 @@ def _run_study(study: Study, targets: OutputTargets, options: dict[str, Any]) ->
 
 
 def report_study(
-    study: Study, targets: OutputTargets, options: dict[str, Any], *, quiet: bool = False
+    study: Study, targets: OutputTargets, options: Mapping[str, Any], *, quiet: bool = False
 ) -> int:
     """Store, write and print a study, unless `quiet`; return the exit code."""
     study_ranking = ranking(study)
@@ -157,7 +157,7 @@ def exit_code(study: Study, ranked: Ranking) -> int:
 # --- outputs ------------------------------------------------------------------------------
 
 
-def check_targets(options: dict[str, Any]) -> OutputTargets:
+def check_targets(options: Mapping[str, Any]) -> OutputTargets:
     """Check before measuring that the outputs can be stored and written."""
     targets = OutputTargets.of(options, of_results=False)
     if targets.tags:
@@ -184,7 +184,7 @@ def _explain_end(study: Study) -> str:
         return "no remaining trial would make the answer more certain"
     if budget.max_trials is not None and len(study.measured) >= budget.max_trials:
         return f"the limit of {count(budget.max_trials, 'trial')} is reached; raise it with --max-trials"
-    seconds = resume_guard.mean_trial_seconds(study)
+    seconds = study_progress.mean_trial_seconds(study)
     spent, per_trial = (format_quantity(s, SECONDS, 2) for s in (study.spent, seconds))
     of_budget = "" if budget.max_time is None else f" of {format_quantity(budget.max_time, SECONDS, 3)}"
     enough = math.ceil(study.spent + (verification.RIVALS + 1) * seconds)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from modeldyno.base.identity import new_identity
+from modeldyno.base.option_spelling import spell_for_command_line
 from modeldyno.base.stats.sanitize import clean
 from modeldyno.base.stats.units import SECONDS, check_time_limit, parse_quantity
 from modeldyno.base.views.text import format_rough_duration, format_utc
@@ -88,11 +89,11 @@ def _print_outcome(done: TaskDone) -> None:
         text = "lost: another worker has it"
     elif outcome.state is TaskState.DEFERRED:
         again = f"; again in {format_rough_duration(outcome.again_in)}" if outcome.again_in else ""
-        text = f"put off: {outcome.why}{again}"
+        text = f"put off: {spell_for_command_line(outcome.why)}{again}"
     elif outcome.variant is not None:
         text = outcome.variant.sentence
     elif outcome.state is TaskState.FAILED:
-        text = f"failed: {outcome.why}"
+        text = f"failed: {spell_for_command_line(outcome.why)}"
     else:
         text = outcome.headline + (f"; doubtful: {outcome.why}" if outcome.why else "")
     click.echo(clean(f"{done.task.label}: {text} ({done.seconds:.0f} s)"))

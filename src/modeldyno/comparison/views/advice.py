@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from modeldyno.base.job.input_spec import BATCH
 from modeldyno.base.report.blocks import Block, Notice, Severity, Table, make_table, note, shorten
 from modeldyno.base.stats.units import format_quantity
-from modeldyno.base.views.text import TEXT_LIMIT, count, shorten_name, shorten_text
+from modeldyno.base.views.text import TEXT_LIMIT, count, shorten_message, shorten_name
 from modeldyno.comparison.change.advice import (
     can_be_tried,
     fixed_batch,
@@ -174,7 +174,7 @@ def _notes(advice: Advice) -> Iterator[Notice]:
     for tried in advice.tried:
         if tried.failure:
             yield note(
-                f"{format_settings(tried.candidate.settings)} did not run: {shorten_text(tried.failure)}"
+                f"{format_settings(tried.candidate.settings)} did not run: {shorten_message(tried.failure)}"
             )
         elif tried.error > advice.tolerance and tried.outcome is ChangeVerdict.BETTER:
             yield note(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from modeldyno.base.metrics.doubt import noteworthy_doubts
+from modeldyno.base.views.python_wording import translate_doubts
 from modeldyno.compat.deeplite.declared_costs import declared_costs, standing_in
 from modeldyno.compat.deeplite.device_name import Device
 from modeldyno.compat.deeplite.forward_pass import DataLoader, ForwardPass, leaves, map_leaves
@@ -191,7 +192,7 @@ def _analyse(model: Any, loader: DataLoader, inputs: Any, device: Any, num_bytes
     declared = declared_costs(model, loader.forward_pass, inputs, device, num_bytes) if torch_module else {}
     with standing_in(model, declared):
         result = inspect(called, **arguments, store=False, progress=False)
-    for doubt in noteworthy_doubts(result.doubts):
+    for doubt in translate_doubts(noteworthy_doubts(result.doubts)):
         warnings.warn(f"Complexity: {doubt.seen}; {doubt.advice}.", stacklevel=3)
     buffer_bytes = framework_of(model).buffer_bytes(model, inputs)
     return _layer_table(result, prefix, buffer_bytes, num_bytes).with_declared(declared)

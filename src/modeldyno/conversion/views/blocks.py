@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from modeldyno.base.option_spelling import spell_for_command_line
 from modeldyno.base.report.blocks import Block, Heading, Notice, Severity, Table, make_table
 from modeldyno.base.stats.units import BYTES, SECONDS, format_quantity
 from modeldyno.base.views.text import count, shorten_name
@@ -71,8 +72,8 @@ def failures(conversion: Conversion, *, verbose: bool = False) -> Iterator[Notic
             yield Notice(
                 severity=Severity.FAILURE,
                 code=f"{made.recipe} {made.failure.kind}",
-                text=f"{made.failure.message}.{_place(made)}",
-                advice=made.failure.advice.strip(),
+                text=f"{spell_for_command_line(made.failure.message)}.{_place(made)}",
+                advice=spell_for_command_line(made.failure.advice.strip()),
                 log=made.failure.log if verbose else "",
             )
 

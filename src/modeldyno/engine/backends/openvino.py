@@ -103,7 +103,7 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[_Session]:
         compiled = core.compile_model(str(model.value), device, properties)
     except RuntimeError as error:
         raise RequestError(
-            f"OpenVINO cannot run {model.value} on {device}: {_reason(error)}; try --backend onnxruntime."
+            f"OpenVINO cannot run {model.value} on {device}: {_reason(error)}; try `backend=onnxruntime`."
         ) from error
     computed = _floating_type(compiled)
     if (precision := config.get("precision", computed)) != computed:

@@ -316,7 +316,7 @@ def _check_names(model: Model, requested: Iterable[InputSpec]) -> None:
     if len(unnamed) > 1:
         raise RequestError(
             f"{len(unnamed)} shapes are given without a name; write which input each is for, such as "
-            f"--input {'a' if model.undeclared else (names or ['x'])[0]}={_show(unnamed[0])}."
+            f"`inputs={'a' if model.undeclared else (names or ['x'])[0]}={_show(unnamed[0])}`."
         )
     for request in requested:
         if request.name and request.name not in names:
@@ -325,7 +325,8 @@ def _check_names(model: Model, requested: Iterable[InputSpec]) -> None:
             entry = f" The entry of a dict is written {dicts[0]}.{request.name}." if dicts else ""
             raise InputRefused(f"{UnknownName.among('input', request.name, known)}{entry}")
         if request.shape is not None and 0 in request.shape:
-            raise RequestError(f"--input {request.name or 'shape'}: a dimension of 0 leaves nothing to run.")
+            name = request.name or "shape"
+            raise RequestError(f"`inputs` '{name}': a dimension of 0 leaves nothing to run.")
 
 
 def _check_sizes(declared: Iterable[InputSpec], sizes: Iterable[str]) -> None:
@@ -384,10 +385,10 @@ def _check_batch(
     assert spec.shape is not None
     if any(request.shape == spec.shape for request in _requests_for(spec, requested)):
         with_size, with_dynamic = (
-            f"--input {spec.name}={_show((b, *spec.shape[1:]))}" for b in (batch_size, BATCH)
+            f"`inputs={spec.name}={_show((b, *spec.shape[1:]))}`" for b in (batch_size, BATCH)
         )
         raise RequestError(
-            f"--input {spec.name}={_show(spec.shape)} and batch_size={batch_size} give two different "
+            f"`inputs={spec.name}={_show(spec.shape)}` and batch_size={batch_size} give two different "
             f"sizes of the batch; write only {with_size}, or {with_dynamic} for any batch."
         )
     raise RequestError(
@@ -404,7 +405,7 @@ def _with_data_shape(spec: InputSpec, shapes: Iterable[InputSpec], model: Model)
         example_shape = "batchx128:int64:0..999" if IDS.search(spec.name) else "batchx3x224x224"
         name, accepted = _accepted_candidate(model) or (spec.name, "")
         note = ", which it accepts" if accepted else ""
-        suggestion = f"such as --input {name}={accepted or example_shape}{note}"
+        suggestion = f"such as `inputs={name}={accepted or example_shape}`{note}"
         raise RequestError(
             f"The model does not declare the shape of its input '{spec.name}'; give it, {suggestion}, "
             "or a file of data."
@@ -720,7 +721,7 @@ def _batch_doubts(
         yield Doubt(
             code="assumed-batch",
             seen=f"the first axis of the example {shape} was taken for a batch of {array.shape[0]} samples",
-            advice=f"confirm it with --set batch_size={array.shape[0]}, or give the example a batch axis",
+            advice=f"confirm it with `batch_size={array.shape[0]}`, or give the example a batch axis",
         )
 
 
@@ -765,6 +766,6 @@ def _padding_doubts(specs: Iterable[InputSpec], data: _Data, batch: int) -> Iter
         code="padded",
         seen=f"the texts of {data.sources[name]} have {min(lengths)} to {longest} tokens, and every call is "
         f"padded to {longest}; padded to its own longest text, a call would have {typical} on average",
-        advice=f"give the length that you serve, as --input {name}={batch}x{typical}, which truncates "
+        advice=f"give the length that you serve, as `inputs={name}={batch}x{typical}`, which truncates "
         "longer texts",
     )

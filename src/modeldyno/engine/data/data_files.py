@@ -48,7 +48,7 @@ def read_data_file(
         RequestError: the file is missing, damaged or too large, or lacks an input that is not optional.
     """
     if not path.is_file():
-        raise RequestError(f"There is no data file {path}; check the path given to --input.")
+        raise RequestError(f"There is no data file {path}; check the path given to `inputs`.")
     match path.suffix.lower():
         case ".npz":
             arrays = _npz(path, names, labels)
@@ -150,7 +150,7 @@ def _npy(path: Path, names: Sequence[str], limit: int) -> Feed:
     if len(names) != 1:
         raise RequestError(
             f"{path} holds one array, but the model has the inputs {', '.join(names)}; "
-            f"write --input {names[0] if names else 'name'}={path}, or save a .npz."
+            f"write `inputs={names[0] if names else 'name'}={path}`, or save a .npz."
         )
 
     def load() -> Feed:
@@ -193,7 +193,7 @@ def json_lines(path: Path) -> Iterator[tuple[int, Any]]:
         RequestError: the file cannot be read, or a line is no JSON.
     """
     if not path.is_file():
-        raise RequestError(f"There is no data file {path}; check the path given to --input.")
+        raise RequestError(f"There is no data file {path}; check the path given to `inputs`.")
     for number, line in _lines(path):
         try:
             yield number, json.loads(line)

@@ -48,7 +48,7 @@ class IdleRule:
         Raises:
             RequestError: one of them cannot be read.
         """
-        seconds = check_time_limit(parse_quantity(period, SECONDS), "--idle-for", zero=True)
+        seconds = check_time_limit(parse_quantity(period, SECONDS), "`idle_for`", zero=True)
         samples = max(1, round(seconds))
         return cls(
             cpu=parse_bound(cpu, FRACTION),

@@ -183,7 +183,7 @@ def named(names: Sequence[str], *, all_servers: bool) -> tuple[ServerRecord, ...
         RequestError: no server that runs has a name, none is named, or names come with `all_servers`.
     """
     if bool(names) is all_servers:
-        raise RequestError("Give the names of the servers to stop, or --all for every one of them.")
+        raise RequestError("Give the names of the servers to stop, or `all_servers` for every one of them.")
     for name in names:
         if _find(name) is None and (container := find_container(name)) is not None:
             raise RequestError(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
+from modeldyno.base.plugins.contract import overrides
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from contextlib import AbstractContextManager
@@ -85,8 +87,10 @@ class Backend(ABC):
         """Return the inputs of a request, such as text; None if they are the model's own."""
         return None
 
-    recalls: bool = False
-    """Whether it has `recall`: it keeps what its server needs of a model."""
+    @property
+    def recalls(self) -> bool:
+        """Whether it has `recall`: it keeps what its server needs of a model."""
+        return overrides(self.recall, Backend.recall)
 
     def recall(self, source: str, load: Callable[[], Model]) -> Model | None:
         """Return a model by its `source` without loading it; None if it is not kept.
@@ -98,8 +102,10 @@ class Backend(ABC):
     def check_torch(self, config: Mapping[str, KnobValue]) -> None:
         """Raise RequestError if the server lacks torch, which modules need; called before one is loaded."""
 
-    deploys: bool = False
-    """Whether it has `deploy` and `configuration`: its server reads a folder that can be taken elsewhere."""
+    @property
+    def deploys(self) -> bool:
+        """Whether it has `deploy`: its server reads a folder that can be taken elsewhere."""
+        return overrides(self.deploy, Backend.deploy)
 
     def deploy(self, model: Model, configuration: str, folder: Path) -> None:
         """Write the model's files and a configuration, from a session's `files`, into a folder."""

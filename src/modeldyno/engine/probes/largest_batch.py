@@ -95,13 +95,13 @@ def _search_doubts(trials: BatchTrials, fits: int, fails: int | None) -> Iterato
             code="time-limit",
             seen=f"the search for largest_batch ran out of time: {fits:,} runs, "
             + ("no larger batch was tried" if fails is None else f"{fails:,} does not"),
-            advice="give it more time with --max-time",
+            advice="give it more time with `max_time`",
         )
     elif not fits:
         yield Doubt(
             code="largest-batch",
             seen=f"not even a batch of 1 runs{_describe_shortage(trials)}",
-            advice="raise --memory-limit, or make the input smaller with --input",
+            advice="raise `memory_limit`, or make the input smaller with `inputs`",
         )
     elif fails is None:
         yield Doubt(
@@ -205,7 +205,7 @@ def _record_run(subject: ProbeContext, plan: Plan, batch: int) -> AllocationReco
     )
     if subject.inspection.mode is Mode.TRAIN:
         if not isinstance(session, CanTrain):
-            raise RequestError("This backend cannot train; use --mode inference.")
+            raise RequestError("This backend cannot train; use `mode=inference`.")
         with session.training(payload.feeds[:1], subject.inspection.optimizer) as training:
             return training.watched()
     assert isinstance(session, HasMemory)
@@ -236,7 +236,7 @@ def _memory_limit(subject: ProbeContext, plan: Plan) -> float:
     if not (stated or plan.memory_limit):
         raise RequestError(
             "The largest batch on this device needs a limit, so that the machine's memory is "
-            "never exhausted; set one with --memory-limit, such as 4GiB."
+            "never exhausted; set one, such as `memory_limit=4GiB`."
         )
     process = psutil.Process().memory_info().rss
     available = (plan.memory_limit or _SAFE_SHARE * machine.memory_limit()) * _SAFE_SHARE - process
@@ -244,7 +244,7 @@ def _memory_limit(subject: ProbeContext, plan: Plan) -> float:
         available += _weight_bytes(subject)  # which the process already holds
     if available <= 0:
         raise RequestError(
-            f"The process takes {format_quantity(process, BYTES, 3)} before any batch; raise --memory-limit."
+            f"The process takes {format_quantity(process, BYTES, 3)} before any batch; raise `memory_limit`."
         )
     return min(available, stated or available)
 

@@ -70,7 +70,7 @@ def measure(subject: ProbeContext, plan: Plan) -> Iterator[Measurement | Doubt |
         yield Doubt(
             code="no-such-layer",
             seen=f"no module has {' or '.join(unmatched)} in its path or class",
-            advice="name parts of existing paths or classes; without --layers all modules are timed",
+            advice="name parts of existing paths or classes; without `layers` all modules are timed",
         )
     node_costs = _node_costs(subject, watched.origins())
     yield from (
@@ -129,7 +129,7 @@ def _limit_plan(plan: Plan, pair: float) -> Plan:
 _PROFILE_FULL = Doubt(
     code="unseen-layers",
     seen="the watched calls were not recorded: the runtime's profile was full before",
-    advice="shorten the pass with --max-time",
+    advice="shorten the pass with `max_time`",
 )
 
 

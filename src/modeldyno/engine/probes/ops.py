@@ -109,7 +109,7 @@ _HIDDEN = Doubt(
     code="unseen-layers",
     seen="the model, or a part of it, is compiled: its operators are not attributed to modules, and "
     "redundant operators are not searched for",
-    advice="run it with --set compile=off to see which module runs what",
+    advice="run it with `compile=off` to see which module runs what",
 )
 
 
@@ -153,5 +153,5 @@ def _no_trace_doubt(reason: str) -> Doubt:
     return Doubt(
         code="no-trace",
         seen=f"no trace was written: {reason}",
-        advice="pass --trace a file in a writable directory; the summary needs no trace",
+        advice="name a file in a writable directory with `trace`; the summary needs no trace",
     )

@@ -32,12 +32,12 @@ def measure(subject: ProbeContext, plan: Plan) -> Iterator[Artifact]:
     import numpy as np  # slow to import
 
     if subject.observation.outputs is None:
-        raise RequestError("The probe 'outputs' needs a file; name one with --outputs FILE.npz.")
+        raise RequestError("The probe 'outputs' needs a file; name one, such as `outputs=answers.npz`.")
     session, path = subject.session, Path(subject.observation.outputs)
     assert isinstance(session, LocalSession)
     arrays = session.arrays(subject.calls[0]())
     if not arrays:
-        raise RequestError("The model returned no arrays; omit --outputs.")
+        raise RequestError("The model returned no arrays; omit `outputs`.")
     try:
         with path.open("wb") as file:
             np.savez(file, **outputs.named_arrays(subject.feeds[0], arrays))  # type: ignore[arg-type]

@@ -138,7 +138,7 @@ _BUSY = Doubt(
 _UNMEASURED = Doubt(
     code="unmeasured-peaks",
     seen="the peaks of the device that the model runs on could not be measured",
-    advice="install torch with support for it, or name it if its peaks are published: --device h100",
+    advice="install torch with support for it, or name it if its peaks are published: `devices=h100`",
 )
 
 

@@ -85,7 +85,7 @@ def _limits(job: Job, side_count: int, limit: TimeLimit | None) -> ChildLimits:
     return ChildLimits(
         seconds=plan.timeout or usual,
         memory=plan.memory_limit,
-        memory_option="--memory-limit",
+        memory_option="`memory_limit`",
         side_count=side_count,
     )
 

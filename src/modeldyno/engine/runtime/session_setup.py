@@ -206,7 +206,7 @@ def _inputs_wanted(model: Model, error: Exception) -> RequestError:
     takes = f"{', '.join(names[:_NAMES])}{any_name}" if model.optional else "any"
     return RequestError(
         f"{model.identity.name} fails without inputs ({short_reason(error)}), of which it takes {takes}; "
-        f"give what it needs, such as --input {names[0]}=batchx3x224x224."
+        f"give what it needs, such as `inputs={names[0]}=batchx3x224x224`."
     )
 
 
@@ -243,7 +243,7 @@ def payload_of(job: Job, model: Model, backend: Backend, preprocess: Model | Non
     if model.form not in backend.accepts:
         raise RequestError(
             f"The backend '{job.backend}' runs models of {', '.join(sorted(backend.accepts))}, and "
-            f"{job.model.argument} is one of {model.form}; leave --backend out, or give one that runs it: "
+            f"{job.model.argument} is one of {model.form}; leave `backend` out, or give one that runs it: "
             f"{', '.join(_backends_for(model))}."
         )
     if preprocess is not None:

@@ -15,12 +15,11 @@ from modeldyno.base.metrics.doubt import Doubt
 from modeldyno.base.metrics.measurement import Distribution, Measurement, observed_number
 from modeldyno.base.system.process_tree import describe_process
 from modeldyno.engine.environment.nvidia import hides_all_devices
-from modeldyno.engine.samplers import nvidia, rapl
+from modeldyno.engine.samplers import nvidia, rapl, triton_metrics
 from modeldyno.engine.samplers.sidecar import SideWatch, launch
 from modeldyno.engine.trace import energy
 from modeldyno.engine.trace.energy import EnergyMeter, MeterSample
 from modeldyno.models.load_stages import WatchStage
-from modeldyno.serving.samplers import triton_metrics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from modeldyno.base.clock import monotonic, perf_counter, sleep
 from modeldyno.base.system.process_tree import list_process_tree
-from modeldyno.engine.samplers import nvidia, rapl
+from modeldyno.engine.samplers import nvidia, rapl, triton_metrics
 from modeldyno.engine.samplers.process_sidecar import become_sidecar, serve_commands
-from modeldyno.serving.samplers import triton_metrics
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from modeldyno.sweeps.study.study import Study
 
 requires = REQUIRES
-takes_studies = True
 EXPERIMENT = "modeldyno"
 _ID, _PARENT, _NAME, _NOTE = "modeldyno.id", "mlflow.parentRunId", "mlflow.runName", "mlflow.note.content"
 _ILLEGAL = re.compile(r"[^\w\-. :/]")

@@ -62,7 +62,7 @@ def export(document: Result, target: str) -> str:
     if not events:
         raise RequestError(
             f"'{document.id or document.name}' has no times that a trace could show; profile a model, or "
-            "run a script with @profiled functions or --ops."
+            "run a script with @profiled functions, or with modeldyno run --ops."
         )
     content = {
         "traceEvents": events,

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from modeldyno.sweeps.study.study import Study
 
 requires = ("tensorboard",)
-takes_studies = True
 
 
 def export(document: Result, target: str) -> str:

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from modeldyno.sweeps.study.study import Study
 
 requires = ("wandb",)
-takes_studies = True
 _PROJECT = "modeldyno"
 
 

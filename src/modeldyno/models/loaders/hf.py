@@ -123,7 +123,7 @@ def _files(path: Path, *, trust: bool) -> tuple[Path, ...]:
     if not trust:
         raise TrustRequired(
             f"'{path / pickles[0].name}' is a pickle, which can run code when it is loaded; convert it to "
-            "safetensors, or give --trust if you know where it comes from."
+            "safetensors, or give `trust` if you know where it comes from."
         )
     return pickles
 

@@ -69,7 +69,7 @@ def _read(path: Path, *, trust: bool) -> Any:
     except Exception as error:
         if not trust and "unsafe" in str(error):
             raise TrustRequired(
-                f"'{path}' holds functions, which run when it is called; give --trust if you know where it "
+                f"'{path}' holds functions, which run when it is called; give `trust` if you know where it "
                 "comes from."
             ) from error
         raise RequestError(

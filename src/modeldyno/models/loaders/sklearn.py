@@ -56,7 +56,7 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
         raise RequestError(f"There is no file '{path}'; give the path of an estimator that joblib saved.")
     if not trust:
         raise TrustRequired(
-            f"'{path}' is a pickle, which runs code when it is loaded; give --trust if you know where it "
+            f"'{path}' is a pickle, which runs code when it is loaded; give `trust` if you know where it "
             "comes from."
         )
     value = _unpickle(path)

@@ -186,7 +186,7 @@ def _build_module(source: python_source.PythonObject, ref: ModelRef) -> tuple[Mo
             file = f"{source.attribute}.joblib"
             raise RequestError(
                 f"'{ref}' returns {type(module).__name__}, an estimator of {framework}; "
-                f"save it with joblib.dump(model, '{file}'), and profile {file} with --trust."
+                f"save it with joblib.dump(model, '{file}'), and profile {file} with `trust`."
             )
         raise RequestError(
             f"'{ref}' returns {type(module).__name__}, not a torch.nn.Module or a pair of one and its "

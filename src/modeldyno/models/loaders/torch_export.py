@@ -71,7 +71,7 @@ def _check(path: Path, *, trust: bool) -> None:
     if not trust:
         raise TrustRequired(
             f"'{path}' is a torch.export archive, whose pickles and expressions run as code when it is "
-            "loaded; give --trust if you know where it comes from."
+            "loaded; give `trust` if you know where it comes from."
         )
 
 

@@ -68,7 +68,7 @@ def _check(path: Path, *, trust: bool) -> None:
     if not trust:
         raise TrustRequired(
             f"'{path}' is a TorchScript archive, which holds pickles and code that run when it is loaded; "
-            "give --trust if you know where it comes from."
+            "give `trust` if you know where it comes from."
         )
 
 

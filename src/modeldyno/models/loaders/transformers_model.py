@@ -557,12 +557,13 @@ def _tokenizer(path: Path) -> Any:
             tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=True, trust_remote_code=False)
         except Exception as error:
             raise RequestError(
-                f"The tokenizer in '{path}' cannot be loaded: {first_line(error)}; give token ids by --input."
+                f"The tokenizer in '{path}' cannot be loaded: {first_line(error)}; give token ids by "
+                "`inputs`."
             ) from error
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
     if tokenizer.pad_token is None:
-        raise RequestError(f"The tokenizer in '{path}' has no padding token; give token ids by --input.")
+        raise RequestError(f"The tokenizer in '{path}' has no padding token; give token ids by `inputs`.")
     return tokenizer
 
 

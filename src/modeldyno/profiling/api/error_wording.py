@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from modeldyno.base import plugins
 from modeldyno.base.document import Document
-from modeldyno.base.errors import RequestError, RunFailed, UnknownName
+from modeldyno.base.errors import ModelDynoError, RequestError, UnknownName
 from modeldyno.base.metrics.measurement_plan import Plan
-from modeldyno.base.views.python_wording import use_python_words
+from modeldyno.base.option_spelling import names_field, spell_for_python
 from modeldyno.profiling.api import options
 from modeldyno.profiling.api.settings import PlannedKnobs
 
@@ -25,7 +25,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _UNPACKED = re.compile(r"Unpack\[(\w+)\]")
-_INPUTS = re.compile(r"--input|`inputs[`=]")
 _ALMOST = 0.8
 """Likeness of two names, as difflib has it, from which one is the other misspelt."""
 _OF_MODELCI = {
@@ -74,7 +73,7 @@ def reword_errors(function: Callable[P, R]) -> Callable[P, R]:
                 function.__name__, annotations, dict(zip(annotations, args, strict=False)) | kwargs
             )
             return function(*map(as_reference, args), **{n: as_reference(v) for n, v in kwargs.items()})
-        except (RequestError, RunFailed) as error:
+        except ModelDynoError as error:
             model = args[0] if args else kwargs.get("model")
             error.args = (reword_for_python(str(error), live=not isinstance(model, str | Path | None)),)
             raise
@@ -190,5 +189,5 @@ def readable_signature(function: Callable[..., Any]) -> Signature:
 
 def reword_for_python(text: str, *, live: bool) -> str:
     """Name arguments (``vary=`` for `vary`); mention ``example=`` for a live object."""
-    reworded = use_python_words(text)
-    return f"{reworded} {_EXAMPLE_HINT}" if live and _INPUTS.search(text) else reworded
+    reworded = spell_for_python(text)
+    return f"{reworded} {_EXAMPLE_HINT}" if live and names_field(text, "inputs") else reworded

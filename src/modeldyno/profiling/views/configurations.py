@@ -11,7 +11,7 @@ from modeldyno.base.report.blocks import Block, Notice, Severity, Table, make_ta
 from modeldyno.base.report.charts import AxisScale, Plot, Series
 from modeldyno.base.result.result import Result
 from modeldyno.base.stats.units import format_quantity
-from modeldyno.base.views.text import count, shorten_text
+from modeldyno.base.views.text import count, shorten_message
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -59,7 +59,7 @@ def tabulate(tried: Sequence[ConfigurationRun]) -> Table:
             (
                 describe(run.configuration),
                 *(_figure(run, metric, statistic) for metric, statistic in _COLUMNS),
-                shorten_text(run.failure),
+                shorten_message(run.failure),
             )
             for run in tried
         ),

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import and_, delete, func, or_, select, text, update
 
 from modeldyno.registry.records.records import OPEN, PLACES, HardwareTarget, Task, TaskKind, TaskState, Worker
-from modeldyno.registry.store import clock, events, versions
-from modeldyno.stores import rows
+from modeldyno.registry.store import events, versions
+from modeldyno.stores import clock, rows
 from modeldyno.stores.rows import decode, encode, insert, storable_text
 from modeldyno.stores.schema import FIGURES, TARGETS, TASKS, WORKERS
 

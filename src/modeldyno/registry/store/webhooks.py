@@ -10,7 +10,7 @@ from sqlalchemy import delete, func, insert, or_, select, update
 from modeldyno.base.errors import RequestError
 from modeldyno.registry.records.records import RegistryEvent
 from modeldyno.registry.records.webhooks import HOOK, MOST_ATTEMPTS, Delivery, Webhook, pause_after
-from modeldyno.registry.store import clock
+from modeldyno.stores import clock
 from modeldyno.stores.rows import storable_text
 from modeldyno.stores.schema import DELIVERIES, EVENTS, WEBHOOKS
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from modeldyno.base.job.version_name import SOURCE
-from modeldyno.base.report.blocks import Column, Table, shorten
+from modeldyno.base.report.blocks import Column, Table
+from modeldyno.base.views.text import shorten_message
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -101,6 +102,6 @@ def _cells(rows: Sequence[LineageRow]) -> Iterator[tuple[str, ...]]:
     for row in rows:
         above = "" if row.above is None else rows[row.above].version
         if row.recipe:
-            yield row.version, "its source", row.recipe, row.state, shorten(row.why, _WHY)
+            yield row.version, "its source", row.recipe, row.state, shorten_message(row.why, _WHY)
         else:
             yield row.version, above, "version", "", ", ".join(row.aliases)

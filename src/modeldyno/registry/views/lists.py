@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 from modeldyno.base.report.blocks import Table, drop_empty_columns, make_table, shorten
 from modeldyno.base.report.charts import AxisScale, Plot, Series
 from modeldyno.base.stats.units import RATE, SECONDS, format_quantity
-from modeldyno.base.views.text import about_number, format_known, format_rough_duration, format_utc
+from modeldyno.base.views.text import (
+    about_number,
+    format_known,
+    format_rough_duration,
+    format_utc,
+    shorten_message,
+)
 from modeldyno.registry.records.policy import Policy, UnreadablePolicy
 from modeldyno.registry.records.records import FigureState, TaskState
 
@@ -184,12 +190,12 @@ def _describe(event: RegistryEvent) -> str:
 
 def _note(task: Task) -> str:
     if task.state is TaskState.DEFERRED:
-        return f"{shorten(task.why, _WHY)}; again in {format_rough_duration(task.left)}"
+        return f"{shorten_message(task.why, _WHY)}; again in {format_rough_duration(task.left)}"
     if task.state is TaskState.LEASED:
         return f"worker {task.worker}"
     if task.state is TaskState.DONE and task.result:
         return task.why or f"result {task.result}"
-    return shorten(task.why, _WHY)
+    return shorten_message(task.why, _WHY)
 
 
 def _table(title: str, titles: Sequence[str], rows: Iterable[tuple[str, ...]]) -> Table:

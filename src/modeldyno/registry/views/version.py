@@ -6,9 +6,10 @@ import re
 from typing import TYPE_CHECKING
 
 from modeldyno.base.job.version_name import SOURCE
+from modeldyno.base.option_spelling import spell_for_command_line
 from modeldyno.base.report.blocks import Heading, Notice, Severity, Table, make_table, note, shorten
 from modeldyno.base.stats.units import RATE, SECONDS, format_quantity
-from modeldyno.base.views.text import about, count, format_utc, shorten_ids
+from modeldyno.base.views.text import about, count, format_utc, shorten_ids, shorten_message
 from modeldyno.conversion.agreement.conversion import ConversionFailureKind
 from modeldyno.registry.records.records import FigureState, TaskState, VariantState
 
@@ -124,7 +125,7 @@ def _variants(overview: VersionOverview) -> Table:
             variant.conversion_id[:6],
             f"no form can be compared with it, see {refuted}"
             if is_refuted
-            else shorten(_BRACKETS.sub(r"\1", variant.why.removeprefix(f"{variant.state} ")), _WHY),
+            else shorten_message(_BRACKETS.sub(r"\1", variant.why.removeprefix(f"{variant.state} ")), _WHY),
         )
         for variant in overview.variants
         for is_refuted in (bool(refuted) and variant.recipe == SOURCE,)
@@ -207,7 +208,9 @@ def _failed(overview: VersionOverview) -> Iterator[Block]:
         assert task.measure is not None
         reasons.setdefault(task.why, []).append(f"{task.recipe}, {task.measure.label}")
     for why, names in reasons.items():
-        yield Notice(severity=Severity.DOUBT, code="failed", text=f"{'; '.join(names)}: {why}")
+        yield Notice(
+            severity=Severity.DOUBT, code="failed", text=spell_for_command_line(f"{'; '.join(names)}: {why}")
+        )
 
 
 def _waiting(overview: VersionOverview) -> Iterator[Block]:

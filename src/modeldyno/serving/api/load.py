@@ -396,8 +396,7 @@ def _series_to_resume(
     defaults = {name: p.default for name, p in signature(function).parameters.items()}
     defaults |= {each.name: each.default for each in fields(SendOptions)}
     changed = [n for n, default in defaults.items() if n not in _OF_THE_RUN and arguments[n] != default]
-    options = (f"--{name.replace('_', '-')}" for name in (*changed, *arguments["settings"]))
-    check_changes(options, search=search)
+    check_changes({name: f"{name}=" for name in (*changed, *arguments["settings"])}, search=search)
     return _find_series(resume)
 
 

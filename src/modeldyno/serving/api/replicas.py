@@ -51,5 +51,5 @@ def replicas(
     if not isinstance(stored, Result | LoadCurve | Capacity):
         raise RequestError("Replicas follow from a result of a load, a load curve or the largest load.")
     if bounds and not isinstance(stored, Result):
-        raise RequestError("--require applies to a result; a load series has bounds of its own.")
+        raise RequestError("`require` applies to a result; a load series has bounds of its own.")
     return options.of_document(stored, bounds)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.base import plugins
+from modeldyno.base.system.prometheus_samples import parse_samples
 from modeldyno.engine.interfaces.request_target import Endpoint
 from modeldyno.models.interface import Form
 from modeldyno.serving.backends import base, export_cache, model_files
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 requires: tuple[str, ...] = ()
 accepts = model_files.accepts
 serves = True
-recalls = True
 recall = export_cache.recall
 
 _INTERFACES = ("http", "grpc", "metrics")
@@ -208,7 +208,7 @@ def _read_counters(control: AdminClient, tally: Path, name: str) -> ServerCounte
     Time of a request within the model server beyond that work is queueing: for the model, or to be batched.
     """
     reported, inside, total = prometheus_text.mlserver_counters(
-        prometheus_text.parse_samples(control.text("GET", "/metrics")), name
+        parse_samples(control.text("GET", "/metrics")), name
     )
     worker = prometheus_text.sum_worker_counters(tally)
     busy = (worker.compute_input or 0.0) + (worker.compute or 0.0) + (worker.compute_output or 0.0)

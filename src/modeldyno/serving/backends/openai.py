@@ -17,6 +17,7 @@ from modeldyno.base import plugins
 from modeldyno.base.errors import RequestError
 from modeldyno.base.job.knob import Knob
 from modeldyno.base.job.prompt_lengths import OUTPUT_TOKENS, PROMPT_TOKENS, TOKENIZER
+from modeldyno.base.system.prometheus_samples import parse_samples
 from modeldyno.engine.interfaces.request_target import Endpoint
 from modeldyno.models.interface import Form
 from modeldyno.serving.backends import base, remote
@@ -154,7 +155,7 @@ def _model_directory(model: Model) -> str:
     name = str(getattr(model.value, "name_or_path", "") or "")
     if not name:
         raise RequestError(
-            f"The server's name for '{model.identity.name}' is not known; set it with --set model=NAME."
+            f"The server's name for '{model.identity.name}' is not known; give it as the knob model."
         )
     return str(Path(name).absolute()) if Path(name).is_dir() else name
 
@@ -175,13 +176,10 @@ def _engine_versions(engine: install.InstalledServer | None) -> dict[str, str]:
 
 def _has_vllm_metrics(control: AdminClient) -> bool:
     try:
-        return any(
-            name.startswith("vllm:")
-            for name in prometheus_text.parse_samples(control.text("GET", "/metrics"))
-        )
+        return any(name.startswith("vllm:") for name in parse_samples(control.text("GET", "/metrics")))
     except OSError:
         return False
 
 
 def _read_counters(control: AdminClient) -> ServerCounters:
-    return prometheus_text.vllm_counters(prometheus_text.parse_samples(control.text("GET", "/metrics")))
+    return prometheus_text.vllm_counters(parse_samples(control.text("GET", "/metrics")))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.base import plugins
 from modeldyno.base.job.knob import Knob
+from modeldyno.base.system.prometheus_samples import parse_samples
 from modeldyno.engine.interfaces.request_target import Endpoint
 from modeldyno.serving.backends import base, export_cache, model_files
 from modeldyno.serving.backends.base import ServerSession, SessionWithStats
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 requires: tuple[str, ...] = ()
 accepts = model_files.accepts
 serves = True
-recalls = True
 recall = export_cache.recall
 
 _INTERFACES = ("http", "management", "metrics", "grpc", "grpc_management")
@@ -245,7 +245,7 @@ def _is_ready(port: int, name: str, workers: int) -> bool:
 def _read_counters(control: AdminClient, tally: Path, name: str) -> ServerCounters:
     """Merge the server's metrics of requests and queueing with the handler's counters of its work."""
     reported, total = prometheus_text.torchserve_counters(
-        prometheus_text.parse_samples(control.text("GET", "/metrics")), name
+        parse_samples(control.text("GET", "/metrics")), name
     )
     return prometheus_text.merge_server_counters(
         prometheus_text.sum_worker_counters(tally), reported, queue=reported.queue or 0.0, total=total

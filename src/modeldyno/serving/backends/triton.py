@@ -57,8 +57,6 @@ if TYPE_CHECKING:
 requires: tuple[str, ...] = ()
 accepts = model_files.accepts | {Form.REPOSITORY}
 serves = True
-deploys = True
-recalls = True
 recall = export_cache.recall
 knobs = triton_knobs.knobs
 space = triton_knobs.space
@@ -229,7 +227,7 @@ def _need_backends(
             continue
         raise RequestError(
             f"'{name}' needs the backend '{backend}', which {program.path} lacks; choose another Triton with "
-            "--set program=PATH, --set launch=docker or --set server=URL."
+            "`program=PATH`, `launch=docker` or `server=URL`."
         )
 
 

@@ -26,7 +26,7 @@ DATATYPES = {
 }  # fmt: skip
 """ModelDyno's dtype name to the protocol's."""
 DTYPES = {datatype: dtype for dtype, datatype in DATATYPES.items()}
-EXAMPLE = "--input name=1x4:float32"
+EXAMPLE = "`inputs=name=1x4:float32`"
 _LENGTH = 4
 """Bytes of the length prefix of each BYTES element."""
 

@@ -24,7 +24,7 @@ DTYPES = {
 BY_NAME = {name: dtype for dtype, (name, _) in DTYPES.items()}
 BY_NUMBER = {number: dtype for dtype, (_, number) in DTYPES.items()}
 DEFAULT_SIGNATURE = "serving_default"
-EXAMPLE = "--input name=1x4:float32"
+EXAMPLE = "`inputs=name=1x4:float32`"
 
 
 def dtype_number(name: str, array: ndarray) -> int:

@@ -27,7 +27,7 @@ transport = Transport.HTTP
 
 NAME = "torchserve"
 CONTENTS = ("json", "raw")
-_EXAMPLE = "--input data=1x3x224x224"
+_EXAMPLE = "`inputs=data=1x3x224x224`"
 _INSTEAD = "set content=raw, or other data"
 _STATES = ("Healthy", "Partial Healthy", "Unhealthy")
 _OUTPUT = "output"

@@ -197,7 +197,7 @@ def _fetch(request: Target) -> Reply:
     if reply.status in (_UNAUTHORISED_GRPC if request.transport is Transport.GRPC else _UNAUTHORISED):
         raise RequestError(
             f"{where} requires authentication ({reply.status}); send a header by "
-            f"{endpoint_url.HEADERS_VARIABLE} or --header, such as 'Authorization: Bearer ...'."
+            f"{endpoint_url.HEADERS_VARIABLE} or `headers`, such as 'Authorization: Bearer ...'."
         )
     return reply
 

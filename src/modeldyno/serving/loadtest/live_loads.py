@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from modeldyno.base import plugins
 from modeldyno.base.errors import ModelDynoError
 from modeldyno.base.identity import new_identity
+from modeldyno.base.result.live_load import LiveLoad, add_second
 from modeldyno.base.result.result import Loaded, SecondPassed
-from modeldyno.serving.load.load_seconds import LiveLoad, add_second
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

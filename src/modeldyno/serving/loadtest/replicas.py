@@ -99,7 +99,7 @@ class CostOptions:
         """
         if several and self.demand is not None and not bounds:
             raise RequestError(
-                "--demand needs a bound that each replica must hold: --require 'latency.p99 <= 50ms'."
+                "`demand` needs a bound that each replica must hold: `require=latency.p99 <= 50ms`."
             )
 
     def of_result(self, result: Result, bounds: Sequence[Constraint] = ()) -> CostAnswer:
@@ -113,7 +113,7 @@ class CostOptions:
             return CostAnswer(price=self.price, costs=result_costs)
         load = result.job.load
         if load is None:
-            raise RequestError("--demand needs a result of modeldyno load: a server's rate within bounds.")
+            raise RequestError("`demand` needs a result of modeldyno load: a server's rate within bounds.")
         rung = LoadPoint.of(result, load.slots or load.rate or 0.0, bounds)
         not_held = next((j for j in rung.judgements if j.verdict is not Verdict.HELD), None)
         if not_held is not None:

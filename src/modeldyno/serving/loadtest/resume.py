@@ -25,13 +25,13 @@ from modeldyno.stores.catalog import stored_result
 from modeldyno.stores.lookup import find_any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Mapping, Sequence
 
     from modeldyno.base.document import StoredDocument
     from modeldyno.serving.load.series_steps import AnySeries
 
-_CURVE_CHANGES = frozenset({"--concurrency", "--require"})
-_SEARCH_CHANGES = frozenset({"--most", "--measurements", "--max-time", "--require"})
+_CURVE_CHANGES = frozenset({"concurrency", "require"})
+_SEARCH_CHANGES = frozenset({"most", "measurements", "max_time", "require"})
 
 
 def find_series(source: str) -> LoadCurve | Capacity:
@@ -54,31 +54,35 @@ def find_series(source: str) -> LoadCurve | Capacity:
     return document
 
 
-def check_changes(options: Iterable[str], *, search: bool) -> None:
-    """Refuse options, such as ``--backend``, of what a resumed search or load curve cannot change.
+def check_changes(given: Mapping[str, str], *, search: bool) -> None:
+    """Refuse fields of what a resumed search or load curve cannot change.
+
+    Args:
+        given: what is to change: fields, and how each was typed, such as ``--backend``.
+        search: whether it is a search.
 
     Raises:
         RequestError: one of them cannot change.
     """
     changes, kind = (_SEARCH_CHANGES, "search for a load") if search else (_CURVE_CHANGES, "load curve")
-    wrong = sorted(set(options) - changes)
+    wrong = sorted(typed for field, typed in given.items() if field not in changes)
     if wrong:
-        *first, last = sorted(changes)
+        *first, last = (f"`{field}`" for field in sorted(changes))
         raise RequestError(
             f"A resumed {kind} cannot change {', '.join(wrong)}; only {', '.join(first)} and {last} can."
         )
 
 
-def check_rerank(options: Iterable[str]) -> None:
-    """Refuse options that have no effect where nothing is measured.
+def check_rerank(given: Mapping[str, str]) -> None:
+    """Refuse fields that have no effect where nothing is measured.
 
     Raises:
         RequestError: something other than a bound is given.
     """
-    unused = sorted(set(options) - {"--require"})
+    unused = sorted(typed for field, typed in given.items() if field != "require")
     if unused:
         raise RequestError(
-            f"--rerank measures nothing, so {', '.join(unused)} would have no effect; it takes --require."
+            f"`rerank` measures nothing, so {', '.join(unused)} would have no effect; it takes `require`."
         )
 
 
@@ -174,7 +178,7 @@ def _search_of(series: LoadCurve | Capacity, require: Sequence[str]) -> Capacity
     bounds = _parse_bounds(require, series) or bounds_of(series)
     if not bounds:
         raise RequestError(
-            "The loads were measured without a bound; give one: --require 'latency.p99 <= 50ms'."
+            "The loads were measured without a bound; give one: `require=latency.p99 <= 50ms`."
         )
     if isinstance(series, Capacity):
         return replace(series.search, bounds=bounds)

@@ -19,6 +19,7 @@ from modeldyno.base.result.result import Progressed
 from modeldyno.base.system.variables import variables_set
 from modeldyno.engine.runtime.warm_worker import open_warm_worker
 from modeldyno.engine.trace.carbon import with_carbon
+from modeldyno.profiling.consistency_guard import ConsistencyGuard
 from modeldyno.profiling.request import server_for
 from modeldyno.profiling.run import JudgedResult, judge_result
 from modeldyno.serving.load.capacity import Capacity
@@ -34,7 +35,6 @@ from modeldyno.serving.load.series_steps import (
     next_load,
     step_within,
 )
-from modeldyno.sweeps.study.resume_guard import ConsistencyGuard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -80,7 +80,7 @@ def begin_search(request: Request, *, most: float | None = None, measurements: i
         RequestError: the request is wrong, there is no bound, or the limits contradict each other.
     """
     if not request.require:
-        raise RequestError("--find-load needs a bound, such as --require 'latency.p99 <= 50ms'.")
+        raise RequestError("`find_load` needs a bound, such as `require=latency.p99 <= 50ms`.")
     resolved = request.resolve()
     bounds = resolved.constraints
     limits = {"most": most, "measurements": measurements}
@@ -121,10 +121,10 @@ def _served_job(job: Job) -> Job:
     if job.load is None:
         raise RequestError(
             f"The backend '{job.backend}' calls the model within a process; a series of loads needs a "
-            "server: choose one with --backend triton, or give its URL."
+            "server: choose one with `backend=triton`, or give its URL."
         )
     if job.plan.processes > 1:
-        raise RequestError("Several loads are measured on one server; leave out --processes.")
+        raise RequestError("Several loads are measured on one server; leave out `processes`.")
     return job
 
 

@@ -184,7 +184,7 @@ def _report(finished: _FinishedLoad, plan: Plan, since: int) -> Iterator[Measure
             code="trace-reduced",
             seen=f"the trace also has {', '.join(unused)} of its requests; only their arrival times "
             "were used",
-            advice="set the size of requests with --input, or lengths with the server's knobs",
+            advice="set the size of requests with `inputs`, or lengths with the server's knobs",
         )
     yield from _answer_failures(monitor.tape, ending.replies, monitor.session, error_text)
     yield from _expected_answers(finished.expected, ending.replies, monitor.session)
@@ -299,7 +299,7 @@ _NO_ACCOUNT = Doubt(
 _REPEATED = Doubt(
     code="repeated-request",
     seen="every request was the same",
-    advice="give more data with --input, unless the server is known not to cache",
+    advice="give more data with `inputs`, unless the server is known not to cache",
 )
 
 

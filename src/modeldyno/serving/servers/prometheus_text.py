@@ -1,54 +1,19 @@
-"""Parses Prometheus' text format, and reads inference servers' own request statistics from it."""
+"""Reads inference servers' own request statistics from Prometheus' text format."""
 
 from __future__ import annotations
 
-import math
-import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from modeldyno.base.system.prometheus_samples import Samples, sum_samples
 from modeldyno.engine.interfaces.server_stats import ServerCounters
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-Labels = frozenset[tuple[str, str]]
-Samples = dict[str, dict[Labels, float]]
-"""Metric to its value per set of labels."""
-
-_LINE = re.compile(r"(?P<name>[a-zA-Z_:][\w:]*)\s*(?:\{(?P<labels>.*)\})?\s+(?P<value>\S+)(?:\s+-?\d+)?\s*")
-_LABEL = re.compile(r'\s*(?P<name>[a-zA-Z_]\w*)\s*=\s*"(?P<value>(?:[^"\\]|\\.)*)"\s*(?:,|$)')
-_ESCAPE = re.compile(r"\\(.)")
-_PLAIN = {"n": "\n"}
 _MICRO = 1e-6
 _MLSERVER_HTTP = "rest_server_request_duration_seconds_sum"
-
-
-def parse_samples(text: str) -> Samples:
-    """Return every sample; lines that are not samples are skipped."""
-    samples: Samples = {}
-    for line in text.splitlines():
-        match = None if line.startswith("#") else _LINE.fullmatch(line.strip())
-        if match is None:
-            continue
-        try:
-            value = float(match["value"])
-        except ValueError:
-            continue
-        samples.setdefault(match["name"], {})[_labels(match["labels"] or "")] = value
-    return samples
-
-
-def sum_samples(samples: Samples, name: str, **labels: str) -> float | None:
-    """Return the sum of a metric over all samples with these labels; None if there are none."""
-    required = set(labels.items())
-    values = [
-        value
-        for sample_labels, value in samples.get(name, {}).items()
-        if required <= sample_labels and math.isfinite(value)
-    ]
-    return sum(values) if values else None
 
 
 def torchserve_counters(samples: Samples, model: str) -> tuple[ServerCounters, float]:
@@ -82,13 +47,6 @@ def vllm_counters(samples: Samples, model: str = "") -> ServerCounters:
         requests=int(sum_samples(samples, "vllm:request_success_total", **labels) or 0),
         queue=sum_samples(samples, "vllm:request_queue_time_seconds_sum", **labels),
         compute=sum_samples(samples, "vllm:request_inference_time_seconds_sum", **labels),
-    )
-
-
-def _labels(text: str) -> Labels:
-    return frozenset(
-        (match["name"], _ESCAPE.sub(lambda escape: _PLAIN.get(escape[1], escape[1]), match["value"]))
-        for match in _LABEL.finditer(text)
     )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from modeldyno.base.metrics.constraints import Answer, Verdict, worst_verdict
 from modeldyno.base.metrics.measurement import CLIENT_LIMITED, INTERRUPTED, SATURATED
 from modeldyno.base.metrics.metric import fraction_of
+from modeldyno.base.option_spelling import spell_for_command_line
 from modeldyno.base.report.axes import ORDERS
 from modeldyno.base.report.blocks import Block, Heading, Notice, Severity, Table, make_table, note
 from modeldyno.base.report.charts import AxisScale, Plot, ReferenceLine, Series, Stack
@@ -22,7 +23,7 @@ from modeldyno.base.views.text import (
     format_ends,
     format_rough_duration,
     join_nonempty,
-    shorten_text,
+    shorten_message,
 )
 from modeldyno.base.views.view_options import PLAIN, ViewOptions
 from modeldyno.profiling.latency_breakdown import STAGES
@@ -198,7 +199,7 @@ def _rows(rung: LoadPoint) -> Iterator[tuple[str, ...]]:
         figures = map(exact_text, (answer.value, bounds.low, bounds.high))
         yield repr(rung.load), str(answer.query), *figures, ""
     if rung.failure:
-        yield repr(rung.load), "", "", "", "", rung.failure
+        yield repr(rung.load), "", "", "", "", spell_for_command_line(rung.failure)
 
 
 # --- texts and tables -------------------------------------------------------------------------------
@@ -397,7 +398,7 @@ def _broken_bound(capacity: Capacity, it: str = "it") -> str:
     """Name the bound that is broken, and by how much; `it` is the only one."""
     if not capacity.broke:
         rung = next(rung for rung in capacity.rungs if rung.load == capacity.failed)
-        return f"{it} ({shorten_text(rung.failure) or SATURATED})"
+        return f"{it} ({shorten_message(rung.failure) or SATURATED})"
     first = capacity.broke[0]
     share = relative_excess(first)
     value = _plain(first.answer)
@@ -438,7 +439,8 @@ def _verification(capacity: Capacity) -> Iterator[Notice]:
         Verdict.UNDECIDED: f"{verifier} is undecided: {_why_undecided(capacity.verified.judgements)}",
     }[verdict]
     sentences = "; ".join(j.sentence() for j in capacity.verified.judgements) or capacity.verified.failure
-    yield Notice(severity=Severity(verdict), code="verified", text=f"{outcome} ({sentences})")
+    text = spell_for_command_line(f"{outcome} ({sentences})")
+    yield Notice(severity=Severity(verdict), code="verified", text=text)
 
 
 def _why_undecided(judgements: Sequence[Judgement]) -> str:
@@ -554,7 +556,7 @@ def _bounds(spec: CapacitySearch) -> str:
 def _failures(rungs: Sequence[LoadPoint]) -> Iterator[Notice]:
     for rung in rungs:
         if rung.failure:
-            text = f"under {_load(rung.load)}: {shorten_text(rung.failure)}"
+            text = f"under {_load(rung.load)}: {shorten_message(rung.failure)}"
             yield Notice(severity=Severity.FAILURE, text=text)
 
 

@@ -450,8 +450,8 @@ def failure_tables(study: Study) -> Iterator[Table]:
 
 
 def trial_failure(trial: Trial) -> str:
-    """Return why a trial has no measurement; only the reason for skipping it is a text of our own."""
-    return spell_for_command_line(trial.failure) if trial.state is TrialState.SKIPPED else trial.failure
+    """Return why a trial has no measurement."""
+    return spell_for_command_line(trial.failure)
 
 
 def _failure_kind(trial: Trial) -> str:

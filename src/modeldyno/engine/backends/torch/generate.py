@@ -208,8 +208,8 @@ def _check_supported(model: Any, tensors: Mapping[str, Tensor], tokens: int) -> 
     main = model.main_input_name
     if main not in tensors:
         raise RequestError(
-            f"{kind} generates from '{main}', which is not among the inputs; pass --input {main}=... "
-            "with its shape."
+            f"{kind} generates from '{main}', which is not among the inputs; give it with its "
+            f"shape, such as `inputs={main}=1x128:int64`."
         )
     max_positions = _max_positions(model.config)
     seq2seq = model.config.is_encoder_decoder
@@ -218,7 +218,7 @@ def _check_supported(model: Any, tensors: Mapping[str, Tensor], tokens: int) -> 
     if max_positions is not None and needed > max_positions:
         raise RequestError(
             f"{kind} has {max_positions:,} positions, but a prompt of {prompt_length:,} tokens plus "
-            f"{tokens:,} generated ones needs {needed:,}; reduce --prompt or --generate."
+            f"{tokens:,} generated ones needs {needed:,}; reduce `prompt` or `generate`."
         )
 
 

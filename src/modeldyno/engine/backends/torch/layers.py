@@ -133,12 +133,12 @@ def _unseen_doubts(callee: Any, parts: Sequence[HookedModule], outputs: Outputs)
             code="unseen-layers",
             seen=f"{place}{more} is compiled or scripted as one unit: its submodules are no longer called "
             "one by one, so their times cannot be measured",
-            advice="watch the eager model (--set compile=off, or the original module)",
+            advice="watch the eager model (`compile=off`, or the original module)",
         )
     elif not parts:
         yield Doubt(
             code="unseen-layers",
-            seen="--layers matches the path or class of no submodule"
+            seen="`layers` matches the path or class of no submodule"
             if len(modules) > 1
             else "the model has no submodules",
             advice="see `modeldyno inspect` for the paths and classes of its modules",

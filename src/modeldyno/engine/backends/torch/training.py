@@ -53,7 +53,7 @@ def train_copy(
         if not trained:
             raise RequestError(
                 f"{type(module).__name__} has no parameter that requires a gradient, so it cannot be "
-                "trained; profile it with --mode inference."
+                "trained; profile it with `mode=inference`."
             )
         host = replace(placement, place=torch.device("cpu"))
         steps = TrainingSteps(
@@ -77,7 +77,7 @@ def _step_first(steps: TrainingSteps, optimizer: str) -> None:
             raise
         raise RequestError(
             f"{type(steps.module).__name__} has sparse gradients, which {optimizer} does not take; train it "
-            "with --optimizer sgd or adagrad, or give its embeddings sparse=False."
+            "with `optimizer=sgd` or adagrad, or give its embeddings sparse=False."
         ) from error
 
 
@@ -220,7 +220,7 @@ def loss_of(output: Any) -> Tensor:
     if not floats:
         raise RequestError(
             "No output of the model depends on a parameter that requires a gradient, so it cannot be "
-            "trained; profile it with --mode inference."
+            "trained; profile it with `mode=inference`."
         )
     loss = floats[0].square().sum()
     for more in floats[1:]:

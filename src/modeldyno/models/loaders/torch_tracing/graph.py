@@ -209,7 +209,7 @@ def _training_step(
     if not floats:
         raise RequestError(
             f"{type(module).__name__} returns nothing that depends on a trainable parameter, so it cannot be "
-            "trained; inspect it with --mode inference."
+            "trained; inspect it with `mode=inference`."
         )
     loss = _training_loss(floats, dispatch_mode)
     parameters = [p for p in module.parameters() if p.requires_grad]
@@ -529,4 +529,4 @@ def _advice(error: Exception) -> str:
     """Return advice where torch or the model rejects the inputs."""
     about_inputs = isinstance(error, RuntimeError | ValueError | TypeError | IndexError | AssertionError)
     about_inputs = about_inputs and not isinstance(error, RecursionError)
-    return "; give other shapes by --input" if about_inputs else ""
+    return "; give other shapes by `inputs`" if about_inputs else ""

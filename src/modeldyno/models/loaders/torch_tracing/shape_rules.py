@@ -221,7 +221,7 @@ def _packed_rows(
     if wrong := [length for length in lengths.tolist() if not 0 < length <= longest]:
         raise ValueError(
             f"a sequence of {longest} steps is packed with a length of {wrong[0]}; lengths are "
-            f"1 to {longest}, such as --input lengths={len(lengths)}:int64:1..{longest}, or an example in "
+            f"1 to {longest}, such as `inputs=lengths={len(lengths)}:int64:1..{longest}`, or an example in "
             "the factory"
         )
     active_counts = [int((lengths > step).sum()) for step in range(int(lengths.max()))]

@@ -1,26 +1,32 @@
-"""Guard a resumed study or load series: model and machine must be unchanged; report a study's progress."""
+"""Guard a resumed study or load series: model and machine must be unchanged."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from modeldyno.base.errors import StaleStudy
 from modeldyno.base.metrics.doubt import Doubt
 from modeldyno.base.result.result import Environment, Event, Loaded, Progressed
-from modeldyno.base.result.where import as_text
-from modeldyno.base.stats.units import format_quantity
-from modeldyno.serving.load.load_curve import LoadSeries
-from modeldyno.sweeps.study import default_baseline
-from modeldyno.sweeps.study.study import Study, TrialPurpose
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from modeldyno.base.job.knob import KnobValue
+    from modeldyno.base.job.model_ref import ModelIdentity
     from modeldyno.base.result.result import Fact
-    from modeldyno.sweeps.study.study import Trial, TrialRequest
+
+
+class MeasuredSoFar(Protocol):
+    """A document that grows: its model and machine, None before they are known."""
+
+    @property
+    def model(self) -> ModelIdentity | None:
+        """The model that all of it is of."""
+
+    @property
+    def environment(self) -> Environment | None:
+        """The machine that all of it is of."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -34,7 +40,7 @@ class ConsistencyGuard:
     """What is resumed, in messages."""
     part: str = "trial"
     """What one measurement of it is called."""
-    before: Study | LoadSeries | None = None
+    before: MeasuredSoFar | None = None
     """The document when the trial began."""
     label: str = ""
     """What precedes the stages of the trial; if empty, they stay as they are."""
@@ -42,9 +48,9 @@ class ConsistencyGuard:
     doubts: list[Doubt] = field(default_factory=list)
     """For every trial from the moment that they are raised."""
 
-    def begin(self, study: Study, ask: TrialRequest, left: float | None) -> None:
+    def begin(self, before: MeasuredSoFar, label: str, left: float | None) -> None:
         """Begin a trial; `left` is the estimated remaining time of the study in seconds."""
-        self.before, self.label, self.left = study, describe_trial(study, ask), left
+        self.before, self.label, self.left = before, label, left
         self.watch(Progressed(stage=self.label, left=left))
 
     def __call__(self, event: Event) -> None:
@@ -108,52 +114,3 @@ class ConsistencyGuard:
 def _differences(before: Mapping[str, Fact], now: Mapping[str, Fact], names: Iterable[str]) -> str:
     unlike = [name for name in sorted(names) if before.get(name) != now.get(name)]
     return ", ".join(f"{n} was {before.get(n, 'unknown')} and is {now.get(n, 'unknown')}" for n in unlike)
-
-
-# --- where it stands -------------------------------------------------------------------------------
-
-
-def describe_progress(study: Study) -> str:
-    """Describe the progress of a study."""
-    best = default_baseline.best_so_far(study)
-    count = len(study.measured)
-    best_text = ""
-    if best is not None:
-        point = _describe_point(study.resolved(best.point))
-        best_text = f", best so far {_objective_text(study, best)} with {point}"
-    return f"{count} {'trial' if count == 1 else 'trials'}{best_text}"
-
-
-def describe_trial(study: Study, ask: TrialRequest) -> str:
-    """Describe the trial that begins; the best so far comes first, because the point may be long."""
-    best = default_baseline.best_so_far(study)
-    so_far = "" if best is None else f" (best so far {_objective_text(study, best)})"
-    again = "again " if ask.stage is TrialPurpose.VERIFY else ""
-    return f"trial {len(study.trials) + 1}{so_far}: {again}{_describe_point(study.resolved(ask.point))}"
-
-
-def mean_trial_seconds(study: Study, *, verifying: bool = False) -> float:
-    """Return the mean seconds of a trial, among verifications or the others; 0 if there was none."""
-    same_kind = [trial for trial in study.measured if (trial.stage is TrialPurpose.VERIFY) is verifying]
-    seconds = [trial.seconds for trial in same_kind or study.measured]
-    return sum(seconds) / len(seconds) if seconds else 0.0
-
-
-def seconds_left(study: Study, elapsed: float) -> float | None:
-    """Estimate the remaining seconds of a sweep; None if that is unknown."""
-    budget, seconds_per_trial = study.budget, mean_trial_seconds(study)
-    ends = [] if budget.max_time is None else [budget.max_time - elapsed]
-    if budget.max_trials is not None and seconds_per_trial:
-        ends.append((budget.max_trials - len(study.measured)) * seconds_per_trial)
-    return max(0.0, min(ends)) if ends else None
-
-
-def _describe_point(point: Mapping[str, KnobValue]) -> str:
-    return ", ".join(f"{name}={as_text(value)}" for name, value in point.items()) or "default"
-
-
-def _objective_text(study: Study, trial: Trial) -> str:
-    """Return the value of the first objective in a trial; for the best trial it exists."""
-    query = study.goal.objectives[0].query
-    value = default_baseline.value_or_raw(trial, query)
-    return format_quantity(value, query.unit, 3) if value is not None else "unknown"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from modeldyno.base.result.live_load import SECONDS_KEPT, LiveLoad, add_second
 from modeldyno.base.result.trace_data import LiveSecond
-from modeldyno.serving.load.load_seconds import SECONDS_KEPT, LiveLoad, add_second
 
 BEGUN = LiveLoad(id="a" * 12, created="2026-01-01", name="digits", load="", seconds=())
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
+from modeldyno.base.system.prometheus_samples import parse_samples
 from modeldyno.base.system.timed_answer import exchange
-from modeldyno.serving.servers.prometheus_text import parse_samples
 
 UPDATE_PERIOD = 2.0
 """Seconds between two updates by the server."""
