@@ -3,6 +3,15 @@ from __future__ import annotations
 import pytest
 
 from modeldyno.base.metrics import doubt
+from modeldyno.base.metrics.doubt import (
+    CODES,
+    DISCREDITING,
+    DISTURBING,
+    INCIDENTAL,
+    Trust,
+    seriousness,
+    trust,
+)
 from modeldyno.base.metrics.measurement import Distribution
 
 STEADY = [0.01 + 1e-5 * (i * 7919 % 13) for i in range(200)]
@@ -171,3 +180,27 @@ def test_every_doubt_that_is_raised_has_a_sentence() -> None:
     raised = {"interference", "steal", "few-processes", "one-process", "oversubscribed", "timer-bound"}
 
     assert raised <= set(doubt.CODES)
+
+
+@pytest.mark.parametrize(
+    ("codes", "level"),
+    [
+        ((), Trust.UNAFFECTED), (("busy-peaks", "reused"), Trust.UNAFFECTED), (("busy-peaks", "steal"), Trust.LIMITED),
+        (("of-a-plugin",), Trust.LIMITED), (("steal", "beyond-peak"), Trust.LOW),
+    ],
+)  # fmt: skip
+def test_doubts_say_how_far_the_main_figures_can_be_trusted(codes: tuple[str, ...], level: Trust) -> None:
+    """The gravest decides; what is about another figure does not count, a plugin's own does."""
+    assert trust(codes) is level
+
+
+def test_the_gravest_doubt_comes_first() -> None:
+    """What discredits, what disturbs with those of plugins at its end, and what is about other figures."""
+    codes = ["reused", "mine", "drift", "interference", "lazy-output"]
+
+    assert sorted(codes, key=seriousness) == ["lazy-output", "interference", "drift", "mine", "reused"]
+
+
+def test_each_doubt_is_of_one_gravity() -> None:
+    """The three tables together are the list of all, and none is in two."""
+    assert len(DISCREDITING) + len(DISTURBING) + len(INCIDENTAL) == len(CODES)
