@@ -185,8 +185,9 @@ def test_every_doubt_that_is_raised_has_a_sentence() -> None:
 @pytest.mark.parametrize(
     ("codes", "level"),
     [
-        ((), Trust.UNAFFECTED), (("busy-peaks", "reused"), Trust.UNAFFECTED), (("busy-peaks", "steal"), Trust.LIMITED),
-        (("of-a-plugin",), Trust.LIMITED), (("steal", "beyond-peak"), Trust.LOW),
+        ((), Trust.UNAFFECTED), (("busy-peaks", "reused"), Trust.UNAFFECTED),
+        (("busy-peaks", "steal"), Trust.LIMITED), (("of-a-plugin",), Trust.LIMITED),
+        (("steal", "beyond-peak"), Trust.LOW),
     ],
 )  # fmt: skip
 def test_doubts_say_how_far_the_main_figures_can_be_trusted(codes: tuple[str, ...], level: Trust) -> None:
