@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from html import unescape
 from html.parser import HTMLParser
 from importlib import metadata
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 import jsonschema
@@ -25,11 +25,12 @@ from modeldyno.dashboard.api_writes import API_WRITES
 from modeldyno.dashboard.app import AS_CSV, MOVED, PAGES, QUERY, WRITES
 from modeldyno.dashboard.document_pages import split_heading
 from modeldyno.dashboard.guard import API
+from modeldyno.dashboard.home_page import home
 from modeldyno.dashboard.model_wall import model_wall
-from modeldyno.dashboard.page import ROOMS, SETTINGS, Attention
+from modeldyno.dashboard.page import ROOMS, SETTINGS, Attention, PageRequest
 from modeldyno.dashboard.schema import TYPES
 from modeldyno.registry.records.records import FigureState
-from modeldyno.registry.targets import target_here
+from modeldyno.registry.targets import software_here, target_here
 from modeldyno.testing.sample_conversions import a_conversion
 from modeldyno.testing.sample_results import a_result, an_inspection
 from modeldyno.testing.sample_series import a_capacity, a_comparison, a_ladder
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from tests.dashboard.conftest import Visitor
 
     from modeldyno.dashboard.app import PageRoute
+    from modeldyno.stores.interface import Store
 
 EXAMPLES = {
     "/models/{name}": "/models/digits",
@@ -381,7 +383,7 @@ def test_the_wall_has_a_card_for_each_model(tmp_path: Path) -> None:
         put(store, a_result(id="d" * 12, name="bad", samples=[0.002] * 30))
         worse = Attention("worse", "bad", "", "it is slower", "/trends?name=bad", "+20.0%")
         doubtful = Attention("doubtful", "well/1: source", "here", "busy", "/models/well/1")
-        (wall,) = model_wall(store, [doubtful, worse])
+        (wall,) = model_wall(store, store.find(), [doubtful, worse])
 
     by_name = {card.name: card for card in wall.cards}
     assert [card.name for card in wall.cards][:2] == ["bad", "well"]
@@ -399,15 +401,37 @@ def test_the_wall_of_a_store_with_many_results_of_one_model_has_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Though none of them is among the newest results; the reference model has no card."""
-    monkeypatch.setattr("modeldyno.dashboard.model_wall._NEWEST", 3)
+    monkeypatch.setattr("modeldyno.dashboard.model_wall.NEWEST", 3)
     with plugins.store(f"sqlite:///{tmp_path}/store.db") as store:
         put(store, a_result(id="a" * 12, name="old", created="2020-01-01"))
         put(store, a_result(id="b" * 12, name="canary", created="2020-01-02"))
         for number in range(4):
             put(store, a_result(id=f"{number:02x}" * 6, name="busy"))
-        (wall,) = model_wall(store, [])
+        (wall,) = model_wall(store, store.find(limit=3), [])
 
     assert [card.name for card in wall.cards] == ["busy", "old"]
+
+
+def test_the_overview_asks_for_each_thing_once(filled: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The newest results, and what is installed here: what is stale is judged at each read all the same."""
+    asked: list[str] = []
+    find = type(filled).find
+
+    def count_find(self: Store, **how: Any) -> Any:
+        asked.append("results")
+        return find(self, **how)
+
+    def count_software() -> Any:
+        asked.append("software")
+        return software_here()
+
+    monkeypatch.setattr(type(filled), "find", count_find)
+    monkeypatch.setattr("modeldyno.registry.figures.software_here", count_software)
+    for _ in range(2):
+        asked.clear()
+        home(PageRequest(store=filled, regressions=tuple))
+
+        assert sorted(asked) == ["results", "software"]
 
 
 def test_the_measurements_of_a_version_are_named_before_their_ids(tmp_path: Path) -> None:

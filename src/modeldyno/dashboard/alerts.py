@@ -10,7 +10,7 @@ from modeldyno.base.report.blocks import make_table, note, shorten
 from modeldyno.base.views.text import count, shorten_message
 from modeldyno.dashboard.page import CHIPS, Attention, DashboardPage, PageBlocks, address
 from modeldyno.dashboard.trend_pages import find_regressions
-from modeldyno.registry.figures import old_figures
+from modeldyno.registry.figures import StalenessCheck, old_figures
 from modeldyno.registry.matrix import newest_speeds
 from modeldyno.registry.records.records import TaskState
 from modeldyno.reports.interface import TableLinks
@@ -90,7 +90,8 @@ def attention_table(attention: Sequence[Attention], most: int | None = None) -> 
 
 def _others(store: Store, results: Sequence[Entry], targets: Sequence[HardwareTarget]) -> Iterator[Attention]:
     registry = store.registry
-    for row in newest_speeds(registry, (entry.name for entry in registry.models(limit=_MODELS))):
+    check = StalenessCheck(registry)  # what is installed here is looked up once
+    for row in newest_speeds(registry, (entry.name for entry in registry.models(limit=_MODELS)), check):
         if row.speed.bounds is Verdict.BROKEN:
             where = address("models", row.model, row.number)
             why = "the bounds of its policy do not hold"
@@ -103,7 +104,7 @@ def _others(store: Store, results: Sequence[Entry], targets: Sequence[HardwareTa
     for entry in [entry for entry in results if entry.failed][:_EACH]:
         where = address("results", entry.id)
         yield Attention("failed", f"{entry.name} ({entry.id[:6]})", "", shorten(entry.headline, _WHY), where)
-    yield from _old_figures(old_figures(registry, names, limit=_MOST), names)
+    yield from _old_figures(old_figures(registry, names, limit=_MOST, check=check), names)
 
 
 def _old_figures(figures: Sequence[VariantFigure], targets: Mapping[str, str]) -> Iterator[Attention]:

@@ -14,6 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from modeldyno.base import plugins
+from modeldyno.dashboard.compression import compress
 from modeldyno.dashboard.diagram import TimeChart, draw_curve, write_chart, write_svg
 from modeldyno.dashboard.page import CHIPS, ROOMS, SETTINGS, PageBlocks, PageDiagram, PageForm, PageLink
 
@@ -52,6 +53,12 @@ def static_files() -> Mapping[str, StaticFile]:
         )
         for name, text in texts.items()
     }
+
+
+@cache
+def compressed_file(name: str) -> bytes:
+    """Return a file that pages load by gzip, as small as it gets: it is compressed once."""
+    return compress(static_files()[name].content, 9)
 
 
 def render_page(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 CARDS = 24
 """Models that have a card, those measured last."""
-_NEWEST = 300
+NEWEST = 300
 """Newest results, whose models have cards and curves: one question for all of them is quick."""
 _FEW = 6
 """Fewer cards than that are filled up with models that were measured earlier."""
@@ -33,10 +33,16 @@ _REFERENCE = reading_tag("").rstrip(":")
 _TEXT = 60
 
 
-def model_wall(store: Store, attention: Sequence[Attention]) -> Iterator[PageWall]:
-    """Yield the wall of the models measured last, those that need attention first; none without results."""
+def model_wall(store: Store, newest: Sequence[Entry], attention: Sequence[Attention]) -> Iterator[PageWall]:
+    """Yield the wall of the models measured last, those that need attention first; none without results.
+
+    Args:
+        store: that has the figures.
+        newest: its `NEWEST` newest results, the newest first.
+        attention: what needs it.
+    """
     states = {name: one for one in reversed(attention) for name in (one.of.partition("/")[0], one.of)}
-    by_name = _entries_by_name(store)
+    by_name = _entries_by_name(store, newest)
     ids = [entry.id for entries in by_name.values() for entry in entries]
     numbers = store.registry.numbers(ids, [str(_TIME), str(_RATE)]) if ids else {}
     cards = [_card(entries, numbers, states.get(name)) for name, entries in by_name.items()]
@@ -44,14 +50,13 @@ def model_wall(store: Store, attention: Sequence[Attention]) -> Iterator[PageWal
         yield PageWall(title="Models", cards=tuple(sorted(cards, key=_urgency)))
 
 
-def _entries_by_name(store: Store) -> dict[str, list[Entry]]:
+def _entries_by_name(store: Store, newest: Sequence[Entry]) -> dict[str, list[Entry]]:
     """Return the newest results of the models measured last, by model; not those of the reference model."""
-    newest = store.find(limit=_NEWEST)
     by_name: dict[str, list[Entry]] = {}
     for entry in newest:
         if entry.name in by_name or len(by_name) < CARDS:
             by_name.setdefault(entry.name, []).append(entry)
-    if len(by_name) < _FEW and len(newest) == _NEWEST:  # one model fills the list
+    if len(by_name) < _FEW and len(newest) == NEWEST:  # one model fills the list
         earlier = (one.name for one in store.names() if one.name not in by_name)
         by_name |= {name: [*store.find(name=name, limit=1)] for name in islice(earlier, _FEW)}
     return {name: entries for name, entries in by_name.items() if entries and name != _REFERENCE}
@@ -91,16 +96,16 @@ def _curve(
     newest: Entry, timed: Sequence[Entry], numbers: Mapping[str, Mapping[str, KeptNumber]]
 ) -> Iterator[float]:
     """Yield the figure of the results that were measured as the newest one was, the oldest first."""
-    settings = lists.settings_of([newest])
-    alike = (
-        entry
-        for entry in timed
-        if (entry.backend, entry.config) == (newest.backend, newest.config)
-        and lists.settings_of([entry]) == settings
-    )
+    settings = _settings(newest)
+    alike = (entry for entry in timed if _settings(entry) == settings)
     for entry in reversed(list(islice(alike, _POINTS))):
         if (value := numbers[entry.id][str(_TIME)].raw) is not None:
             yield value
+
+
+def _settings(entry: Entry) -> tuple[str, Mapping[str, object], str]:
+    """Return how a result was measured: two of a model that have this alike are of one curve."""
+    return entry.backend, entry.config, entry.headline.partition(": ")[0]
 
 
 def _format(number: KeptNumber | None, query: Query) -> str:

@@ -174,8 +174,9 @@ def kept_numbers_of(
         by_result |= {
             name: {} for name in connection.scalars(select(RESULTS.c.id).where(RESULTS.c.id.in_(some)))
         }
-        query = select(NUMBERS).where(NUMBERS.c.result_id.in_(some), NUMBERS.c.query.in_(queries))
-        for row in connection.execute(query):
-            number = KeptNumber(value=row.value, raw=row.raw, low=row.low, high=row.high)
-            by_result.setdefault(row.result_id, {})[row.query] = number
+        kept = (NUMBERS.c[name] for name in ("result_id", "query", "value", "raw", "low", "high"))
+        query = select(*kept).where(NUMBERS.c.result_id.in_(some), NUMBERS.c.query.in_(queries))
+        for result_id, asked, value, raw, low, high in connection.execute(query):
+            number = KeptNumber(value=value, raw=raw, low=low, high=high)
+            by_result.setdefault(result_id, {})[asked] = number
     return by_result
