@@ -105,7 +105,7 @@ def test_a_long_answer_is_compressed_whole() -> None:
 @pytest.mark.parametrize("accepted", ["gzip", "identity"])
 def test_a_file_is_kept_by_its_content(visitor: Visitor, accepted: str) -> None:
     """At the address with its digest for good; at any other one until it is asked for again."""
-    name, file = "report.css", static_files()["report.css"]
+    name, file = "dashboard.css", static_files()["dashboard.css"]
     kept = visitor.get(f"/static/{name}?{file.digest}", accept_encoding=accepted)
     other = visitor.get(f"/static/{name}?0", accept_encoding=accepted)
     again = visitor.get(f"/static/{name}?0", accept_encoding=accepted, if_none_match=other.headers["etag"])

@@ -14,7 +14,7 @@ from modeldyno.profiling.views import lists
 from modeldyno.registry.canary import reading_tag
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Container, Iterator, Mapping, Sequence
 
     from modeldyno.base.result.where import KeptNumber
     from modeldyno.dashboard.page import Attention
@@ -42,7 +42,7 @@ def model_wall(store: Store, newest: Sequence[Entry], attention: Sequence[Attent
         attention: what needs it.
     """
     states = {name: one for one in reversed(attention) for name in (one.of.partition("/")[0], one.of)}
-    by_name = _entries_by_name(store, newest)
+    by_name = _entries_by_name(store, newest, states)
     ids = [entry.id for entries in by_name.values() for entry in entries]
     numbers = store.registry.numbers(ids, [str(_TIME), str(_RATE)]) if ids else {}
     cards = [_card(entries, numbers, states.get(name)) for name, entries in by_name.items()]
@@ -50,16 +50,21 @@ def model_wall(store: Store, newest: Sequence[Entry], attention: Sequence[Attent
         yield PageWall(title="Models", cards=tuple(sorted(cards, key=_urgency)))
 
 
-def _entries_by_name(store: Store, newest: Sequence[Entry]) -> dict[str, list[Entry]]:
-    """Return the newest results of the models measured last, by model; not those of the reference model."""
+def _entries_by_name(store: Store, newest: Sequence[Entry], needed: Container[str]) -> dict[str, list[Entry]]:
+    """Return the newest results of the models measured last, by model; not those of the reference model.
+
+    Models whose names are among the needed ones come first.
+    """
     by_name: dict[str, list[Entry]] = {}
     for entry in newest:
-        if entry.name in by_name or len(by_name) < CARDS:
-            by_name.setdefault(entry.name, []).append(entry)
+        by_name.setdefault(entry.name, []).append(entry)
+    names = [name for name in by_name if name != _REFERENCE]
+    chosen = [*(name for name in names if name in needed), *(name for name in names if name not in needed)]
+    by_name = {name: by_name[name] for name in chosen[:CARDS]}
     if len(by_name) < _FEW and len(newest) == NEWEST:  # one model fills the list
-        earlier = (one.name for one in store.names() if one.name not in by_name)
+        earlier = (one.name for one in store.names() if one.name not in by_name and one.name != _REFERENCE)
         by_name |= {name: [*store.find(name=name, limit=1)] for name in islice(earlier, _FEW)}
-    return {name: entries for name, entries in by_name.items() if entries and name != _REFERENCE}
+    return {name: entries for name, entries in by_name.items() if entries}
 
 
 def _urgency(card: ModelCard) -> int:
@@ -83,7 +88,7 @@ def _card(
         name=shorten_text(newest.name, _TEXT),
         address=of_many if len(timed) > 1 else address("results", newest.id),
         figure=figure or shorten(newest.headline, _TEXT),
-        about=" · ".join(filter(None, ("median latency" if figure else "", settings))) or "analysed",
+        about=" · ".join(filter(None, ("median" if figure else "", settings))) or "analysed",
         rate=_format(kept.get(str(_RATE)), _RATE),
         when=format_utc(newest.created)[:16],
         state="" if attention is None else attention.state,
