@@ -603,3 +603,25 @@ def test_results_are_searched_by_the_conditions_of_the_command_line(visitor: Vis
     assert wrong.status_code == 400
     assert "did you mean" in wrong.text
     assert 'value="latncy.p50 &lt; 5ms"' in wrong.text
+
+
+def test_a_version_whose_median_is_not_certified_is_told_by_what_was_seen(visitor: Visitor) -> None:
+    """The heading agrees with the figures below it, and says that they are about what was seen."""
+    assert "<h1>digits/2 answers in about 1.3 ms as source, batch 1 on here" in visitor.read(
+        "/models/digits/2"
+    )
+    assert "<h1>digits/2 answers in about 1.3 ms" in visitor.read("/models/digits")
+
+
+def test_models_are_listed_with_the_figures_of_their_newest_results(tmp_path: Path) -> None:
+    """In columns, with how they were measured, and how many results there are."""
+    with plugins.store(f"sqlite:///{tmp_path}/store.db") as store:
+        for number in range(2):
+            created = f"2026-01-0{number + 1}T00:00:00+00:00"
+            samples = [0.001 * (number + 1)] * 3000
+            put(store, a_result(id=f"{number:02x}" * 6, name="net", samples=samples, created=created))
+        rows = visitor_of(store).get("/models.csv").text
+
+    assert rows.splitlines()[1:] == [
+        'net,2.00 ms,2.00 ms,"6,200/s","onnxruntime, batch 8",2,2026-01-02 00:00'
+    ]
