@@ -46,7 +46,7 @@ def test_a_load_curve_is_listed_with_the_largest_load_within_its_bounds(store: S
     (row,) = listed(store, a_ladder())
 
     assert (row["at"], row["rate"], row["p50"], row["p99"]) == (
-        "concurrency 4, the largest within", "400/s", "10.0 ms", "20.0 ms",
+        "concurrency 4 (largest within bounds)", "400/s", "10.0 ms", "20.0 ms",
     )  # fmt: skip
     assert row["bounds"] == "latency.p99 <= 30 ms ✓ up to 4, ✗ at 8: 40.0 ms"
     assert "outcome" not in row
@@ -58,8 +58,8 @@ def test_a_load_curve_without_bounds_is_listed_with_its_knee(store: Store) -> No
     short = replace(a_ladder(), id="ab" * 6, rungs=rungs[:2], created="2026-02-01T00:00:00+00:00")
     without, knee = listed(store, replace(a_ladder(), rungs=rungs), short)
 
-    assert knee["at"] == "concurrency 4, the knee"
-    assert without["at"] == "concurrency 2, the fastest"
+    assert knee["at"] == "concurrency 4 (knee)"
+    assert without["at"] == "concurrency 2 (fastest)"
     assert "bounds" not in knee
 
 
@@ -67,7 +67,7 @@ def test_a_load_curve_that_breaks_its_bound_everywhere_is_listed_with_its_smalle
     """The figure there is what breaks it."""
     (row,) = listed(store, replace(a_ladder(), rungs=(a_rung(8), a_rung(16))))
 
-    assert row["at"] == "concurrency 8, the smallest"
+    assert row["at"] == "concurrency 8 (smallest)"
     assert row["bounds"] == "latency.p99 <= 30 ms ✗ at 8: 40.0 ms"
 
 
@@ -81,9 +81,9 @@ def test_a_search_is_listed_with_the_largest_load_that_passed(store: Store) -> N
     nothing, found = listed(store, replace(a_capacity(), job=job), none)
 
     assert found["model"] == "mlp · triton, batch 8"
-    assert found["at"] == "concurrency 4, the largest"
+    assert found["at"] == "concurrency 4 (largest within bounds)"
     assert found["bounds"] == "latency.p99 <= 30 ms ✓ up to 4, ✗ at 8: 40.0 ms"
-    assert nothing["at"] == "concurrency 8, the smallest"
+    assert nothing["at"] == "concurrency 8 (smallest)"
     assert nothing["bounds"] == "latency.p99 <= 30 ms ✗ at 8: 40.0 ms"
 
 
@@ -109,11 +109,11 @@ def test_a_load_that_was_not_measured_is_listed_by_its_sentence(store: Store) ->
     [
         (
             "throughput 9/s at latency.p99 35 ms <= 50 ms (best of 20 of 99 tried): b=8, over 99% certain",
-            ("m · b=8", "throughput 9/s", "✓ latency.p99 35 ms <= 50 ms", "20 of 99 tried", "over 99%"),
+            ("m · b=8", "throughput 9/s", "✓ latency.p99 35 ms <= 50 ms", "over 99%, 20 of 99 tried"),
         ),
         (
             "throughput 3/s at latency.p99 63 ms breaking <= 50 ms (best of all 2): a=1, 60% certain",
-            ("m · a=1", "throughput 3/s", "✗ latency.p99 63 ms <= 50 ms", "all 2", "60%"),
+            ("m · a=1", "throughput 3/s", "✗ latency.p99 63 ms <= 50 ms", "60%, all 2"),
         ),
         (
             "throughput 3/s at latency.p99 not certainly <= 50 ms: a=1",

@@ -58,7 +58,7 @@ def load_list(store: Store, entries: Sequence[ConclusionEntry], kinds: Sequence[
 def study_list(entries: Sequence[StudyEntry]) -> Table:
     """List sweeps: the best configuration of each, its figures, and how certain it is that it is the best."""
     rows = [_row_of_study(entry) for entry in entries]
-    return _make_list(entries, (), rows, ("figures", "bounds", "tried", "certain"))
+    return _make_list(entries, (), rows, ("best", "bounds", "certain"))
 
 
 def comparison_list(store: Store, entries: Sequence[ConclusionEntry]) -> Table:
@@ -130,7 +130,7 @@ def _row_of_load(document: object, entry: ConclusionEntry) -> _Row:
     return _Row(
         settings=_settings(document),
         cells={
-            "at": f"{document.knob} {_number(load.load)}{f', {why}' if why else ''}",
+            "at": f"{document.knob} {_number(load.load)} ({why})",
             "bounds": "; ".join(_bounds(document)),
             **{name: _figure(answer) for name, answer in figures.items()},
         },
@@ -144,17 +144,20 @@ def _point_of(document: LoadCurve | Capacity) -> tuple[LoadPoint, str] | None:
         return None
     if isinstance(document, Capacity):
         smallest = min(measured, key=lambda point: point.load)
-        return (smallest, "the smallest") if document.best is None else (document.best, "the largest")
+        return (smallest, "smallest") if document.best is None else (document.best, _WITHIN)
     if judged := document.judged:
         held = [bound.held for bound in judged]
         within = [one[0] for one in held if one is not None]
         if len(within) < len(judged):
-            return document.by_load[0], "the smallest"
-        return min(within, key=lambda point: point.load), "the largest within"
+            return document.by_load[0], "smallest"
+        return min(within, key=lambda point: point.load), _WITHIN
     knee = document.knee
     if knee is not None:
-        return next(point for point in measured if point.load == knee.load), "the knee"
-    return max(measured, key=_rate_of), "the fastest"
+        return next(point for point in measured if point.load == knee.load), "knee"
+    return max(measured, key=_rate_of), "fastest"
+
+
+_WITHIN = "largest within bounds"
 
 
 def _rate_of(point: LoadPoint) -> float:
@@ -217,7 +220,7 @@ def _row_of_study(entry: StudyEntry) -> _Row:
     """Take apart what a sweep says of itself in brief: to rank its configurations anew takes too long."""
     found = _BRIEF.fullmatch(entry.headline)
     if found is None:
-        return _Row(sentence=shorten_text(entry.headline, _SENTENCE))
+        return _Row(cells={"best": shorten_text(entry.headline, _SENTENCE)})
     bounds = found["bounds"] or ""
     unsure = _BREAKING in bounds, _UNSURE in bounds
     mark = _BROKEN if unsure[0] else _OPEN if unsure[1] else _HELD
@@ -225,10 +228,9 @@ def _row_of_study(entry: StudyEntry) -> _Row:
     return _Row(
         settings=shorten_text(found["point"], _SENTENCE),
         cells={
-            "figures": found["figures"],
+            "best": found["figures"],
             "bounds": f"{mark} {plain}" if bounds else "",
-            "tried": found["tried"] or "",
-            "certain": found["certain"] or "",
+            "certain": ", ".join(filter(None, (found["certain"], found["tried"]))),
         },
     )
 

@@ -14,7 +14,7 @@ from modeldyno.base import codec, plugins
 from modeldyno.base.errors import RequestError
 from modeldyno.base.kinds import kind_of
 from modeldyno.base.metrics.metric import Query
-from modeldyno.base.report.blocks import Heading, Notice, Severity, Table, clean, make_table
+from modeldyno.base.report.blocks import Heading, Notice, Severity, Table, choose_columns, clean, make_table
 from modeldyno.base.result.result import Result
 from modeldyno.base.result.where_text import parse
 from modeldyno.base.stats.units import format_quantity
@@ -583,6 +583,7 @@ def _beside_parts(
     rooms = {document.id: ROOMS[kind_of(document).name] for document in documents}
     links = list_links({d.id: address(rooms[d.id].path, d.id) for d in documents})
     short_ids = shorten_ids([d.id for d in documents])
+    kinds = {kind_of(d).name for d in documents}
     rows = (
         (
             shorten_name(clean(d.name)) or "the model",
@@ -592,7 +593,8 @@ def _beside_parts(
         )
         for d, short in zip(documents, short_ids, strict=True)
     )
-    verdicts = make_table("", (lists.WHAT, "kind", "verdict", lists.ID), rows)
+    titles = (lists.WHAT, *(("kind",) if len(kinds) > 1 else ()), "verdict", lists.ID)
+    verdicts = choose_columns(make_table("", (lists.WHAT, "kind", "verdict", lists.ID), rows), titles)
     yield PageBlocks(blocks=(verdicts,), links=links)
     if tables:
         yield PageBlocks(blocks=tuple(tables))

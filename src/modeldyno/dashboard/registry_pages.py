@@ -131,13 +131,15 @@ def _measured_models(store: Store, entries: Sequence[Entry]) -> Table:
         (
             shorten_name(entry.name),
             *(own[name] for name in shown),
-            settings or shorten(entry.headline.removeprefix(f"{entry.name} "), _OUTCOME),
+            settings
+            if settings and any(own[name] for name in shown)
+            else shorten(entry.headline.removeprefix(f"{entry.name} "), _OUTCOME),
             f"{counts[entry.name]:,}",
             format_utc(entry.created)[:16],
         )
         for entry, own, settings in zip(newest, figures, result_lists.settings_of(newest), strict=True)
     )
-    titles = (result_lists.WHAT, *titles, "measured as", "results>", result_lists.WHEN)
+    titles = (result_lists.WHAT, *titles, "as", "results>", result_lists.WHEN)
     return make_table("Measured", titles, rows)
 
 
