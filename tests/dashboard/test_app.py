@@ -304,7 +304,7 @@ def test_tasks_have_pages(tmp_path: Path) -> None:
 
     assert ids == sorted(set(ids))
     assert len(ids) == 120
-    assert '<input type="checkbox" form="tasks" name="task" value="51" aria-label="51">' in second
+    assert '<input type="checkbox" form="tasks" name="task" value="51"' in second
     assert '<a href="/models/digits/1">' in second
     assert ">First</a>" in second
     assert ">More</a>" in second
@@ -625,3 +625,33 @@ def test_models_are_listed_with_the_figures_of_their_newest_results(tmp_path: Pa
     assert rows.splitlines()[1:] == [
         'net,2.00 ms,2.00 ms,"6,200/s","onnxruntime, batch 8",2,2026-01-02 00:00'
     ]
+
+
+def test_the_heading_of_a_sweep_is_what_its_best_configuration_gives() -> None:
+    """What was measured, how certain it is and the configuration stand below it."""
+    text = (
+        "8 measurements over 4 configurations: threads=2 gives throughput 9/s, at latency.p99 3 ms <= 5 ms; "
+        "84% certain to be the best."
+    )
+
+    assert split_heading(text) == (
+        "Throughput 9/s, at latency.p99 3 ms <= 5 ms.",
+        "With threads=2, of 8 measurements over 4 configurations. 84% certain to be the best.",
+    )
+    assert split_heading("1 measurement over 1 configuration: a=1 gives latency.p50 9 ms.") == (
+        "latency.p50 9 ms.",
+        "With a=1, of 1 measurement over 1 configuration.",
+    )
+
+
+def test_documents_side_by_side_are_named_by_their_models(tmp_path: Path) -> None:
+    """Those of one model have their ids as well; the heading says which is the fastest."""
+    with plugins.store(f"sqlite:///{tmp_path}/store.db") as store:
+        for number, name in enumerate(("net", "net", "other"), 1):
+            put(store, a_result(id=f"{number:012x}", name=name, samples=[number / 1000] * 50))
+        visitor = visitor_of(store)
+        page = visitor.read(f"/compare?with={1:012x}&with={2:012x}&with={3:012x}")
+
+    assert "<h1>net (1) answers the soonest of 3, by latency.p50</h1>" in page
+    assert f'<a href="/results/{3:012x}">other</a>' in page
+    assert f'<a href="/results/{1:012x}">net (000000000001)</a>' in page

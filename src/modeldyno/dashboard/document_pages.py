@@ -14,7 +14,7 @@ from modeldyno.base import codec, plugins
 from modeldyno.base.errors import RequestError
 from modeldyno.base.kinds import kind_of
 from modeldyno.base.metrics.metric import Query
-from modeldyno.base.report.blocks import Heading, Notice, Severity, Table, choose_columns, clean, make_table
+from modeldyno.base.report.blocks import Heading, Notice, Severity, Table, clean, make_table
 from modeldyno.base.result.result import Result
 from modeldyno.base.result.where_text import parse
 from modeldyno.base.stats.units import format_quantity
@@ -485,12 +485,29 @@ def _document_page(store: Store, room: DocumentRoom, document: Any) -> Dashboard
 
 
 def split_heading(text: str) -> tuple[str, str]:
-    """Split a long verdict into its first clause, which is a heading, and the rest."""
+    """Split a long verdict into its first clause, which is a heading, and the rest.
+
+    A sweep says first what was measured: its heading is what the best configuration gives.
+    """
+    swept = _SWEPT.fullmatch(text)
+    if swept is not None:
+        rest = f" {_begin(swept['rest'])}" if swept["rest"] else ""
+        return f"{_begin(swept['gives'])}.", f"With {swept['point']}, of {swept['made']}.{rest}"
     first = re.search(r"[.;:] ", text[_CLAUSE:]) if len(text) > _HEADING else None
     if first is None:
         return text, ""
     clause, rest = text[: _CLAUSE + first.start()], text[_CLAUSE + first.end() :]
-    return f"{clause}.", rest if _CODE.match(rest) else f"{rest[:1].upper()}{rest[1:]}"
+    return f"{clause}.", _begin(rest)
+
+
+def _begin(text: str) -> str:
+    """Let a sentence begin with a capital letter, unless it begins with a name of code."""
+    return text if _CODE.match(text) else f"{text[:1].upper()}{text[1:]}"
+
+
+_SWEPT = re.compile(
+    r"(?P<made>[\d,]+ measurements? over [^:;]+): (?P<point>.+?) gives (?P<gives>[^;]+?)(?:; (?P<rest>.+)|\.)"
+)
 
 
 _HEADING, _CLAUSE = 100, 30
@@ -581,20 +598,20 @@ def _beside_parts(
         yield PageText(text=f"Choose two to {MOST} documents.")
         return
     rooms = {document.id: ROOMS[kind_of(document).name] for document in documents}
-    links = list_links({d.id: address(rooms[d.id].path, d.id) for d in documents})
-    short_ids = shorten_ids([d.id for d in documents])
-    kinds = {kind_of(d).name for d in documents}
-    rows = (
-        (
-            shorten_name(clean(d.name)) or "the model",
-            KINDS.get(kind_of(d).name, kind_of(d).name),
-            kind_of(d).headline(d),
-            short,
-        )
-        for d, short in zip(documents, short_ids, strict=True)
+    kinds = [KINDS.get(kind_of(d).name, kind_of(d).name) for d in documents]
+    cells = _names_of(documents)
+    links = TableLinks(
+        links={
+            lists.WHAT: {
+                cell: address(rooms[d.id].path, d.id) for cell, d in zip(cells, documents, strict=True)
+            }
+        }
     )
-    titles = (lists.WHAT, *(("kind",) if len(kinds) > 1 else ()), "verdict", lists.ID)
-    verdicts = choose_columns(make_table("", (lists.WHAT, "kind", "verdict", lists.ID), rows), titles)
+    rows = (
+        (cell, kind if len(set(kinds)) > 1 else "", kind_of(d).headline(d))
+        for cell, kind, d in zip(cells, kinds, documents, strict=True)
+    )
+    verdicts = make_table("", (lists.WHAT, "kind?", "verdict"), rows)
     yield PageBlocks(blocks=(verdicts,), links=links)
     if tables:
         yield PageBlocks(blocks=tuple(tables))
@@ -603,6 +620,16 @@ def _beside_parts(
             "difference, measure the models side by side:",
             commands=(f"modeldyno compare {results_[0].id[:12]} {results_[1].id[:12]}",),
         )
+
+
+def _names_of(documents: Sequence[Any]) -> list[str]:
+    """Return the names of documents; where several have one, each with its id."""
+    names = [shorten_name(clean(document.name)) or "the model" for document in documents]
+    short_ids = shorten_ids([document.id for document in documents])
+    return [
+        f"{name} ({short})" if names.count(name) > 1 else name
+        for name, short in zip(names, short_ids, strict=True)
+    ]
 
 
 def _run_form(store: Store, results_: Sequence[Result], count: int) -> Iterator[PageForm]:

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING
 
 from modeldyno.base.errors import RequestError
 from modeldyno.base.job.version_name import SOURCE, VersionName
-from modeldyno.base.report.blocks import Notice, Severity, Table, choose_columns, make_table, note, shorten
+from modeldyno.base.report.blocks import (
+    Notice,
+    Severity,
+    Table,
+    choose_columns,
+    drop_empty_columns,
+    make_table,
+    note,
+    shorten,
+)
 from modeldyno.base.stats.units import SECONDS
 from modeldyno.base.views.text import (
     about_number,
@@ -581,15 +590,20 @@ def _task_parts(request: PageRequest, listed: Sequence[Task]) -> Iterator[Part]:
     targets = {target.id: target for target in request.store.registry.targets()}
     links = TableLinks(
         links={
-            "what": {task.label: address("models", task.model, task.number) for task in listed},
+            "what": {str(task.id): address("models", task.model, task.number) for task in listed},
             "task": {str(task.id): address(_GIVES[task.kind], task.result) for task in listed if task.result},
         },
+        found_by={"what": "task"},
         chips=CHIPS,
+        faint=("task",),
         boxes={str(task.id): str(task.id) for task in listed},
         form="tasks",
         box="task",
     )
-    yield PageBlocks(blocks=(lists.tasks(listed, targets),), links=links)
+    order = ("what", "state", "target", "", "task")
+    yield PageBlocks(
+        blocks=(drop_empty_columns(choose_columns(lists.tasks(listed, targets), order)),), links=links
+    )
     buttons = (
         *((("cancel", "Cancel the ticked ones"),) if any(t.state in OPEN for t in listed) else ()),
         *((("retry", "Queue the ticked ones again"),) if any(t.state in _AGAIN for t in listed) else ()),
@@ -629,8 +643,10 @@ def events(request: PageRequest) -> DashboardPage:
     newest_first = tuple(reversed(newest))
     page_events = newest_first[:PAGE]
     mark = str(page_events[-1].id) if len(newest) > PAGE else ""
-    links = TableLinks(links={"of": _subjects(page_events)}, times=("when",), faint=("when",))
-    listed = PageBlocks(blocks=(lists.events(page_events),), links=links)
+    faint = ("when", "event")
+    links = TableLinks(links={"of": _subjects(page_events)}, times=("when",), faint=faint)
+    order = ("of", "what", "detail", "by", "when", "event")
+    listed = PageBlocks(blocks=(choose_columns(lists.events(page_events), order),), links=links)
     field = FormField(name="of", label="Of model or version", value=of, hint="digits/3")
     return DashboardPage(
         title=f"Events of {of}" if of else "Events",

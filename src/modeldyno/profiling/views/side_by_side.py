@@ -24,11 +24,11 @@ def side_by_side(results: Sequence[Result]) -> tuple[Table, Table]:
     """Show several Results in columns: what they are of, with the settings, and their figures."""
     names = short_model_names(results)
     facts = (
-        ("result", [result.id[:12] for result in results]),
         ("made", [format_utc(result.created)[:16] for result in results]),
         ("backend", [result.job.backend for result in results]),
         ("processor", [str(result.environment.hardware.get("processor", "")) for result in results]),
         *_settings([result.job.config for result in results]),
+        ("result", [result.id[:12] for result in results]),
     )
     by_result = [{one.name: one for one in _figures_of_model(result)} for result in results]
     figures = dict.fromkeys(name for figures in by_result for name in figures)
