@@ -21,6 +21,8 @@ from tests.support.sample_registry import a_figure, a_task, a_variant, a_version
 from modeldyno.base import plugins
 from modeldyno.base.kinds import kind_of
 from modeldyno.base.metrics.measurement import observed_number
+from modeldyno.base.report.blocks import Notice, Table
+from modeldyno.dashboard.alerts import attention_table
 from modeldyno.dashboard.api_writes import API_WRITES
 from modeldyno.dashboard.app import AS_CSV, MOVED, PAGES, QUERY, WRITES
 from modeldyno.dashboard.document_pages import split_heading
@@ -655,3 +657,19 @@ def test_documents_side_by_side_are_named_by_their_models(tmp_path: Path) -> Non
     assert "<h1>net (1) answers the soonest of 3, by latency.p50</h1>" in page
     assert f'<a href="/results/{3:012x}">other</a>' in page
     assert f'<a href="/results/{1:012x}">net (000000000001)</a>' in page
+
+
+def test_alerts_of_one_reason_share_a_row_above_the_wall() -> None:
+    """The row leads to all of them; on their own page each has its own."""
+    stale = [Attention("stale", f"net/{n}", "here", "a new driver", f"/models/net/{n}") for n in range(4)]
+    worse = Attention("worse", "other", "", "it is slower", "/trends?name=other", "+20.0%")
+    strip = attention_table([worse, *stale], 5)
+    alone = attention_table([worse, *stale], 1)
+    whole = attention_table([worse, *stale])
+
+    (table,) = (block for block in strip.blocks if isinstance(block, Table))
+    assert [row[0] for row in table.rows] == ["other", "net/0 and 3 more"]
+    assert strip.links.links["what"] == {"other": "/trends?name=other", "net/0 and 3 more": "/alerts"}
+    notes = [block.text for block in alone.blocks if isinstance(block, Notice)]
+    assert notes == ["4 more alerts under Trends and alerts"]
+    assert [len(block.rows) for block in whole.blocks if isinstance(block, Table)] == [5]

@@ -76,16 +76,31 @@ def alert_lead(attention: Sequence[Attention], *, known: bool) -> str:
 
 
 def attention_table(attention: Sequence[Attention], most: int | None = None) -> PageBlocks:
-    """List alerts; of more than `most`, the first ones and how many more there are."""
-    listed = attention[:most]
-    rows = ((one.of, one.state, one.change, one.target, one.why) for one in listed)
+    """List alerts; with `most`, those of one reason in a row, the first rows, and how many more there are."""
+    groups: dict[object, list[Attention]] = {}
+    for place, one in enumerate(attention):
+        groups.setdefault(place if most is None else (one.state, one.target, one.why), []).append(one)
+    listed = list(groups.values())[:most]
+    rows = ((_name_of(group), *_reason_of(group[0])) for group in listed)
     table = make_table("", ("what", "state", "change>?", "target?", "why"), rows)
-    links = TableLinks(links={"what": {one.of: one.address for one in listed}}, chips=CHIPS)
-    more = len(attention) - len(listed)
+    addresses = {
+        _name_of(group): group[0].address if len(group) == 1 else address("alerts") for group in listed
+    }
+    links = TableLinks(links={"what": addresses}, chips=CHIPS)
+    more = len(attention) - sum(map(len, listed))
     return PageBlocks(
         blocks=(table, *((note(f"{count(more, 'more alert')} under Trends and alerts"),) if more else ())),
         links=links,
     )
+
+
+def _name_of(group: Sequence[Attention]) -> str:
+    first, others = group[0].of, len(group) - 1
+    return f"{first} and {others} more" if others else first
+
+
+def _reason_of(one: Attention) -> tuple[str, ...]:
+    return one.state, one.change, one.target, one.why
 
 
 def _others(store: Store, results: Sequence[Entry], targets: Sequence[HardwareTarget]) -> Iterator[Attention]:

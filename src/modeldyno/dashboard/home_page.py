@@ -55,7 +55,7 @@ def home(request: PageRequest) -> DashboardPage:
         title="Nothing is measured yet" if is_empty else alert_title(attention, known=known),
         lead="" if is_empty else alert_lead(attention, known=known),
         room="/",
-        actions=(PageLink(text="All alerts", address="/alerts"),) if len(attention) > _STRIP else (),
+        actions=(PageLink(text="All alerts", address="/alerts"),) if len(attention) > 1 else (),
         parts=(_EMPTY,) if is_empty else parts,
         reload=0 if known else 2,
         data={
