@@ -487,12 +487,11 @@ def _document_page(store: Store, room: DocumentRoom, document: Any) -> Dashboard
 def split_heading(text: str) -> tuple[str, str]:
     """Split a long verdict into its first clause, which is a heading, and the rest.
 
-    A sweep says first what was measured: its heading is what the best configuration gives.
+    A sweep of many settings has what its best configuration gives as the heading, and the settings below it.
     """
     swept = _SWEPT.fullmatch(text)
-    if swept is not None:
-        rest = f" {_begin(swept['rest'])}" if swept["rest"] else ""
-        return f"{_begin(swept['gives'])}.", f"With {swept['point']}, of {swept['made']}.{rest}"
+    if swept is not None and len(swept["point"]) + len(swept["gives"]) > _HEADING:
+        return f"{_begin(swept['gives'])}.", f"With {swept['point']}; {swept['rest']}"
     first = re.search(r"[.;:] ", text[_CLAUSE:]) if len(text) > _HEADING else None
     if first is None:
         return text, ""
@@ -506,10 +505,8 @@ def _begin(text: str) -> str:
 
 
 _SWEPT = re.compile(
-    r"(?P<made>[\d,]+ measurements? over [^:;]+): (?P<point>.+?) gives (?P<gives>[^;]+?)(?:; (?P<rest>.+)|\.)"
+    r"(?P<point>[^;]+=[^;]+?) gives (?P<gives>[^;]+); (?P<rest>.*\d measurements? over \d[^;]*)"
 )
-
-
 _HEADING, _CLAUSE = 100, 30
 """Longest verdict that is a heading as it is, and fewest characters of a first clause."""
 _CODE = re.compile(r"\S*[._]\w")
