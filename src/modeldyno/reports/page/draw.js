@@ -142,9 +142,10 @@
   const figures = [...document.querySelectorAll("figure[data-picture]")];
   const all = () => figures.forEach(draw);
   const again = () => figures.filter((figure) => drawn.has(figure)).forEach(draw);
+  const inPage = document.getElementById("library") !== null;
   const watcher = new IntersectionObserver(
     (entries) => entries.filter((one) => one.isIntersecting && !drawn.has(one.target)).forEach((one) => draw(one.target)),
-    { rootMargin: "300px" },
+    { rootMargin: inPage ? "300px" : "0px" },
   );
   figures.forEach((figure) => watcher.observe(figure));
   // The others follow while the browser is idle, so that a copy or screenshot of the page has all of them: at once
@@ -161,7 +162,7 @@
     SIGNS.forEach((sign) => removeEventListener(sign, onSign));
     drawOthers();
   };
-  if (document.getElementById("library")) drawOthers();
+  if (inPage) drawOthers();
   else SIGNS.forEach((sign) => addEventListener(sign, onSign, { passive: true }));
   let width = innerWidth;
   addEventListener("resize", () => {
