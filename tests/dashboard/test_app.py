@@ -416,24 +416,24 @@ def test_the_wall_of_a_store_with_many_results_of_one_model_has_the_others(
 
 def test_the_overview_asks_for_each_thing_once(filled: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """The newest results, and what is installed here: what is stale is judged at each read all the same."""
-    asked: list[str] = []
+    calls: list[str] = []
     find = type(filled).find
 
     def count_find(self: Store, **how: Any) -> Any:
-        asked.append("results")
+        calls.append("results")
         return find(self, **how)
 
     def count_software() -> Any:
-        asked.append("software")
+        calls.append("software")
         return software_here()
 
     monkeypatch.setattr(type(filled), "find", count_find)
     monkeypatch.setattr("modeldyno.registry.figures.software_here", count_software)
     for _ in range(2):
-        asked.clear()
+        calls.clear()
         home(PageRequest(store=filled, regressions=tuple))
 
-        assert sorted(asked) == ["results", "software"]
+        assert sorted(calls) == ["results", "software"]
 
 
 def test_the_measurements_of_a_version_are_named_before_their_ids(tmp_path: Path) -> None:

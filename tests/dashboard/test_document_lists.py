@@ -78,11 +78,11 @@ def test_a_search_is_listed_with_the_largest_load_that_passed(store: Store) -> N
         created="2026-02-01T00:00:00+00:00",
     )  # fmt: skip
     job = replace(a_job(), backend="triton", config={"batch_size": 8})
-    nothing, found = listed(store, replace(a_capacity(), job=job), none)
+    nothing, passed = listed(store, replace(a_capacity(), job=job), none)
 
-    assert found["model"] == "mlp · triton, batch 8"
-    assert found["at"] == "concurrency 4 (largest within bounds)"
-    assert found["bounds"] == "latency.p99 <= 30 ms ✓ up to 4, ✗ at 8: 40.0 ms"
+    assert passed["model"] == "mlp · triton, batch 8"
+    assert passed["at"] == "concurrency 4 (largest within bounds)"
+    assert passed["bounds"] == "latency.p99 <= 30 ms ✓ up to 4, ✗ at 8: 40.0 ms"
     assert nothing["at"] == "concurrency 8 (smallest)"
     assert nothing["bounds"] == "latency.p99 <= 30 ms ✗ at 8: 40.0 ms"
 

@@ -218,19 +218,19 @@ def _figure(answer: Answer | None) -> str:
 
 def _row_of_study(entry: StudyEntry) -> _Row:
     """Take apart what a sweep says of itself in brief: to rank its configurations anew takes too long."""
-    found = _BRIEF.fullmatch(entry.headline)
-    if found is None:
+    brief = _BRIEF.fullmatch(entry.headline)
+    if brief is None:
         return _Row(cells={"best": shorten_text(entry.headline, _SENTENCE)})
-    bounds = found["bounds"] or ""
+    bounds = brief["bounds"] or ""
     unsure = _BREAKING in bounds, _UNSURE in bounds
     mark = _BROKEN if unsure[0] else _OPEN if unsure[1] else _HELD
     plain = bounds.replace(_BREAKING, "").replace(_UNSURE, "")
     return _Row(
-        settings=shorten_text(found["point"], _SENTENCE),
+        settings=shorten_text(brief["point"], _SENTENCE),
         cells={
-            "best": found["figures"],
+            "best": brief["figures"],
             "bounds": f"{mark} {plain}" if bounds else "",
-            "certain": ", ".join(filter(None, (found["certain"], found["tried"]))),
+            "certain": ", ".join(filter(None, (brief["certain"], brief["tried"]))),
         },
     )
 

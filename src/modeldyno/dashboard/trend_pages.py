@@ -151,8 +151,8 @@ class NamedTrend(NamedTuple):
 
 def _known_worse(request: PageRequest) -> Sequence[str]:
     """Return the names of what has become worse, as far as the search beside the pages has found."""
-    found = () if request.regressions is None else request.regressions() or ()
-    return [one.of for one in found]
+    worse = () if request.regressions is None else request.regressions() or ()
+    return [one.of for one in worse]
 
 
 def trends_of(store: Store, also: Collection[str] = ()) -> Sequence[NamedTrend]:

@@ -180,8 +180,8 @@ def kept_numbers_of(
     by_result: dict[str, dict[str, KeptNumber]] = {}
     for start in range(0, len(identifiers), _AT_ONCE):
         some = identifiers[start : start + _AT_ONCE]
-        asked = and_(NUMBERS.c.result_id == RESULTS.c.id, NUMBERS.c.query.in_(queries))
-        query = select(RESULTS.c.id, *columns).select_from(RESULTS.outerjoin(NUMBERS, asked))
+        numbered = and_(NUMBERS.c.result_id == RESULTS.c.id, NUMBERS.c.query.in_(queries))
+        query = select(RESULTS.c.id, *columns).select_from(RESULTS.outerjoin(NUMBERS, numbered))
         for result_id, name, value, raw, low, high in connection.execute(query.where(RESULTS.c.id.in_(some))):
             numbers = by_result.setdefault(result_id, {})
             if name is not None:
