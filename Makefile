@@ -10,7 +10,7 @@ TORCH  ?= torch==2.13.0
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run check test coverage test-slow test-journeys test-pages fuzz fuzz-dashboard engines test-engine test-tf test-browser charts gallery test-gpu lint format bench bench-report bench-dashboard bench-registry bench-inside bench-served bench-static bench-keras bench-real gate gate-live truth proofs clean
+.PHONY: help setup run check test coverage test-slow test-journeys test-pages fuzz fuzz-dashboard engines test-engine test-tf test-browser test-lighthouse charts gallery test-gpu lint format bench bench-report bench-dashboard bench-registry bench-inside bench-served bench-static bench-keras bench-real gate gate-live truth proofs clean
 
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -106,7 +106,11 @@ test-browser: setup  ## pages in a real browser: Chromium (apt install chromium)
 	$(PIP) install playwright
 	$(BIN)/python -c 'from modeldyno.reports.pdf import find_browser; print(find_browser())' || $(BIN)/playwright install chromium
 	npm install --silent --no-audit --no-fund --prefix $(VENV)/axe axe-core@4
-	$(BIN)/python -m pytest -m browser tests/browser
+	$(BIN)/python -m pytest -m browser tests/browser --ignore=tests/browser/test_lighthouse.py
+
+test-lighthouse: setup  ## what Lighthouse says of pages on a simulated phone; needs npm and Chromium
+	npm install --silent --no-audit --no-fund --prefix $(VENV)/lighthouse lighthouse@12
+	$(BIN)/python -m pytest -m browser tests/browser/test_lighthouse.py
 
 gallery: setup       ## measure the sample reports of docs/gallery anew
 	$(BIN)/modeldyno engine install triton

@@ -1,20 +1,25 @@
-"""A real browser, and what it did with a page: `make test-browser`."""
+"""A real browser, and what it did with a page; a dashboard to look at: `make test-browser`."""
 
 from __future__ import annotations
 
+import threading
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from modeldyno.base import plugins
 from modeldyno.base.errors import MissingExtra
+from modeldyno.dashboard.server import listen
 from modeldyno.reports import pdf
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
     from pathlib import Path
+
+    from modeldyno.stores.interface import Store
 
 _WATCH = """
 window.broken = [];
@@ -56,6 +61,33 @@ class Opened:
             " scrollTo(0, y); await new Promise((done) => setTimeout(done, 30)); } }"
         )
         self.page.wait_for_timeout(200)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    """A store with something of everything."""
+    from tests.dashboard.conftest import fill  # needs optional packages
+
+    with plugins.store(f"sqlite:///{tmp_path_factory.mktemp('browser')}/store.db") as opened:
+        fill(opened)
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def address(store: Store) -> Iterator[str]:
+    """Serve it."""
+    uvicorn = pytest.importorskip("uvicorn")
+    from modeldyno.dashboard.app import make_app  # an optional package, too
+
+    with listen(0) as listener:
+        port = listener.getsockname()[1]
+        app = make_app(store, port, ending=lambda: server.should_exit)
+        server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off", ws="none"))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        yield f"http://127.0.0.1:{port}"
+        server.should_exit = True
+        thread.join()
 
 
 @pytest.fixture(scope="session")

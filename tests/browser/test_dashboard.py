@@ -5,19 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import uvicorn
-from tests.dashboard.conftest import HOSTILE, LIVE_LOAD, fill, links_of, put
+from tests.dashboard.conftest import HOSTILE, LIVE_LOAD, links_of, put
 from tests.dashboard.test_app import example
 from tests.support.sample_reports import payloads
 
-from modeldyno.base import plugins
-from modeldyno.dashboard.app import PAGES, make_app
-from modeldyno.dashboard.server import listen
+from modeldyno.dashboard.app import PAGES
 from modeldyno.testing.sample_results import a_result
 from modeldyno.testing.server import serve_in_subprocess
 
@@ -35,28 +31,6 @@ window.broken = [];
 document.addEventListener("securitypolicyviolation", (event) =>
   window.broken.push(event.violatedDirective + event.sample));
 """
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    """A store with something of everything."""
-    with plugins.store(f"sqlite:///{tmp_path_factory.mktemp('browser')}/store.db") as opened:
-        fill(opened)
-        yield opened
-
-
-@pytest.fixture(scope="module")
-def address(store: Store) -> Iterator[str]:
-    """Serve it."""
-    with listen(0) as listener:
-        port = listener.getsockname()[1]
-        app = make_app(store, port, ending=lambda: server.should_exit)
-        server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off", ws="none"))
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
-        thread.start()
-        yield f"http://127.0.0.1:{port}"
-        server.should_exit = True
-        thread.join()
 
 
 @pytest.fixture
@@ -231,7 +205,7 @@ def test_a_page_is_read_without_scripts(chromium: Any, address: str) -> None:
     for name in ("1d1d1d", "1c1c1c"):
         page.get_by_role("checkbox", name=name).check()
     page.get_by_role("button", name="side by side").click()
-    assert page.locator("h1").inner_text() == "Side by side"
+    assert page.locator("h1").inner_text().endswith("side by side")
     assert len(links_of(page.content())) > 5
     context.close()
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from html import unescape
 from html.parser import HTMLParser
 from importlib import metadata
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 import jsonschema
@@ -21,15 +21,18 @@ from tests.support.sample_registry import a_figure, a_task, a_variant, a_version
 from modeldyno.base import plugins
 from modeldyno.base.kinds import kind_of
 from modeldyno.base.metrics.measurement import observed_number
+from modeldyno.base.report.blocks import Notice, Table
+from modeldyno.dashboard.alerts import attention_table
 from modeldyno.dashboard.api_writes import API_WRITES
 from modeldyno.dashboard.app import AS_CSV, MOVED, PAGES, QUERY, WRITES
 from modeldyno.dashboard.document_pages import split_heading
 from modeldyno.dashboard.guard import API
+from modeldyno.dashboard.home_page import home
 from modeldyno.dashboard.model_wall import model_wall
-from modeldyno.dashboard.page import ROOMS, SETTINGS, Attention
+from modeldyno.dashboard.page import ROOMS, SETTINGS, Attention, PageRequest
 from modeldyno.dashboard.schema import TYPES
 from modeldyno.registry.records.records import FigureState
-from modeldyno.registry.targets import target_here
+from modeldyno.registry.targets import software_here, target_here
 from modeldyno.testing.sample_conversions import a_conversion
 from modeldyno.testing.sample_results import a_result, an_inspection
 from modeldyno.testing.sample_series import a_capacity, a_comparison, a_ladder
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
     from tests.dashboard.conftest import Visitor
 
     from modeldyno.dashboard.app import PageRoute
+    from modeldyno.stores.interface import Store
 
 EXAMPLES = {
     "/models/{name}": "/models/digits",
@@ -302,7 +306,7 @@ def test_tasks_have_pages(tmp_path: Path) -> None:
 
     assert ids == sorted(set(ids))
     assert len(ids) == 120
-    assert '<input type="checkbox" form="tasks" name="task" value="51" aria-label="51">' in second
+    assert '<input type="checkbox" form="tasks" name="task" value="51"' in second
     assert '<a href="/models/digits/1">' in second
     assert ">First</a>" in second
     assert ">More</a>" in second
@@ -381,7 +385,7 @@ def test_the_wall_has_a_card_for_each_model(tmp_path: Path) -> None:
         put(store, a_result(id="d" * 12, name="bad", samples=[0.002] * 30))
         worse = Attention("worse", "bad", "", "it is slower", "/trends?name=bad", "+20.0%")
         doubtful = Attention("doubtful", "well/1: source", "here", "busy", "/models/well/1")
-        (wall,) = model_wall(store, [doubtful, worse])
+        (wall,) = model_wall(store, store.find(), [doubtful, worse])
 
     by_name = {card.name: card for card in wall.cards}
     assert [card.name for card in wall.cards][:2] == ["bad", "well"]
@@ -399,15 +403,37 @@ def test_the_wall_of_a_store_with_many_results_of_one_model_has_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Though none of them is among the newest results; the reference model has no card."""
-    monkeypatch.setattr("modeldyno.dashboard.model_wall._NEWEST", 3)
+    monkeypatch.setattr("modeldyno.dashboard.model_wall.NEWEST", 3)
     with plugins.store(f"sqlite:///{tmp_path}/store.db") as store:
         put(store, a_result(id="a" * 12, name="old", created="2020-01-01"))
         put(store, a_result(id="b" * 12, name="canary", created="2020-01-02"))
         for number in range(4):
             put(store, a_result(id=f"{number:02x}" * 6, name="busy"))
-        (wall,) = model_wall(store, [])
+        (wall,) = model_wall(store, store.find(limit=3), [])
 
     assert [card.name for card in wall.cards] == ["busy", "old"]
+
+
+def test_the_overview_asks_for_each_thing_once(filled: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The newest results, and what is installed here: what is stale is judged at each read all the same."""
+    calls: list[str] = []
+    find = type(filled).find
+
+    def count_find(self: Store, **how: Any) -> Any:
+        calls.append("results")
+        return find(self, **how)
+
+    def count_software() -> Any:
+        calls.append("software")
+        return software_here()
+
+    monkeypatch.setattr(type(filled), "find", count_find)
+    monkeypatch.setattr("modeldyno.registry.figures.software_here", count_software)
+    for _ in range(2):
+        calls.clear()
+        home(PageRequest(store=filled, regressions=tuple))
+
+        assert sorted(calls) == ["results", "software"]
 
 
 def test_the_measurements_of_a_version_are_named_before_their_ids(tmp_path: Path) -> None:
@@ -579,3 +605,70 @@ def test_results_are_searched_by_the_conditions_of_the_command_line(visitor: Vis
     assert wrong.status_code == 400
     assert "did you mean" in wrong.text
     assert 'value="latncy.p50 &lt; 5ms"' in wrong.text
+
+
+def test_a_version_whose_median_is_not_certified_is_told_by_what_was_seen(visitor: Visitor) -> None:
+    """The heading agrees with the figures below it, and says that they are about what was seen."""
+    assert "<h1>digits/2 answers in about 1.3 ms as source, batch 1 on here" in visitor.read(
+        "/models/digits/2"
+    )
+    assert "<h1>digits/2 answers in about 1.3 ms" in visitor.read("/models/digits")
+
+
+def test_models_are_listed_with_the_figures_of_their_newest_results(tmp_path: Path) -> None:
+    """In columns, with how they were measured, and how many results there are."""
+    with plugins.store(f"sqlite:///{tmp_path}/store.db") as store:
+        for number in range(2):
+            created = f"2026-01-0{number + 1}T00:00:00+00:00"
+            samples = [0.001 * (number + 1)] * 3000
+            put(store, a_result(id=f"{number:02x}" * 6, name="net", samples=samples, created=created))
+        rows = visitor_of(store).get("/models.csv").text
+
+    assert rows.splitlines()[1:] == [
+        'net,2.00 ms,2.00 ms,"6,200/s","onnxruntime, batch 8",2,2026-01-02 00:00'
+    ]
+
+
+def test_the_heading_of_a_sweep_is_what_its_best_configuration_gives() -> None:
+    """Its many settings stand below it with the rest; few of them are in the heading."""
+    settings = ", ".join(f"knob_{number}=8" for number in range(12))
+    gives, rest = (
+        "throughput 9/s, at latency.p99 3 ms <= 5 ms",
+        "84% certain; 8 measurements over 4 configurations.",
+    )
+
+    assert split_heading(f"{settings} gives {gives}; {rest}") == (
+        "Throughput 9/s, at latency.p99 3 ms <= 5 ms.",
+        f"With {settings}; {rest}",
+    )
+    title, _ = split_heading(f"threads=2 gives {gives}; {rest}")
+    assert title == f"threads=2 gives {gives}."
+
+
+def test_documents_side_by_side_are_named_by_their_models(tmp_path: Path) -> None:
+    """Those of one model have their ids as well; the heading says which is the fastest."""
+    with plugins.store(f"sqlite:///{tmp_path}/store.db") as store:
+        for number, name in enumerate(("net", "net", "other"), 1):
+            put(store, a_result(id=f"{number:012x}", name=name, samples=[number / 1000] * 50))
+        visitor = visitor_of(store)
+        page = visitor.read(f"/compare?with={1:012x}&with={2:012x}&with={3:012x}")
+
+    assert "<h1>net (1) answers the soonest of 3, by latency.p50</h1>" in page
+    assert f'<a href="/results/{3:012x}">other</a>' in page
+    assert f'<a href="/results/{1:012x}">net (000000000001)</a>' in page
+
+
+def test_alerts_of_one_reason_share_a_row_above_the_wall() -> None:
+    """The row leads to all of them; on their own page each has its own."""
+    stale = [Attention("stale", f"net/{n}", "here", "a new driver", f"/models/net/{n}") for n in range(4)]
+    worse = Attention("worse", "other", "", "it is slower", "/trends?name=other", "+20.0%")
+    strip = attention_table([worse, *stale], 5)
+    alone = attention_table([worse, *stale], 1)
+    whole = attention_table([worse, *stale])
+
+    (table,) = (block for block in strip.blocks if isinstance(block, Table))
+    assert [row[0] for row in table.rows] == ["other", "net/0 and 3 more"]
+    assert strip.links.links["what"] == {"other": "/trends?name=other", "net/0 and 3 more": "/alerts"}
+    notes = [block.text for block in alone.blocks if isinstance(block, Notice)]
+    assert notes == ["4 more alerts under Trends and alerts"]
+    assert [len(block.rows) for block in whole.blocks if isinstance(block, Table)] == [5]

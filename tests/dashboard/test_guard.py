@@ -97,7 +97,7 @@ def test_two_hosts_are_refused(visitor: Visitor) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/results/010101010101", f"{API}/home", "/static/report.css", "/nothing"]
+    "path", ["/", "/results/010101010101", f"{API}/home", "/static/dashboard.css", "/nothing"]
 )
 def test_every_answer_says_what_a_browser_may_do(visitor: Visitor, path: str) -> None:
     """Load scripts and styles of this server alone, and show the page in no frame."""

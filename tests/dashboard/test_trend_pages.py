@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import time
 from typing import TYPE_CHECKING
@@ -16,7 +17,7 @@ from modeldyno.base.errors import StoreError
 from modeldyno.dashboard import home_page, regressions
 from modeldyno.dashboard.page import PageRequest
 from modeldyno.dashboard.regressions import RegressionSearch
-from modeldyno.dashboard.trend_pages import find_regressions, regression_of_model
+from modeldyno.dashboard.trend_pages import find_regressions, regression_of_model, trends_of
 from modeldyno.registry.canary import reading_tag
 from modeldyno.stores.interface import StoredName
 from modeldyno.testing.sample_results import a_result
@@ -49,6 +50,28 @@ def visitor(tmp_path: Path) -> Iterator[Visitor]:
                 if name == "canary":
                     store.tag(result.id, add=(reading_tag(TARGET),))
         yield visitor_of(store)
+
+
+def test_a_model_that_is_known_to_be_slower_is_listed_though_others_are_newer(
+    visitor: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The list agrees with the alerts, which are of all models."""
+    monkeypatch.setattr("modeldyno.dashboard.trend_pages.MODELS", 1)
+    newest = {one.name for one in trends_of(visitor.store)}
+    both = {one.name for one in trends_of(visitor.store, ["slower", "steady", "gone"])}
+
+    assert len(newest & {"slower", "steady"}) == 1
+    assert {"slower", "steady"} < both
+    assert "gone" not in both
+
+
+def test_a_history_leads_to_its_results_by_their_times(visitor: Visitor) -> None:
+    """Ids stand in the last column."""
+    page = visitor.read("/trends?name=slower")
+    links = re.findall(r'<a href="/results/(\w+)">([^<]*)</a>', page)
+
+    assert len(links) >= 10
+    assert all(text.startswith("2026-01-") for _, text in links)
 
 
 def test_a_model_that_has_become_slower_stands_first(visitor: Visitor) -> None:

@@ -10,7 +10,7 @@ from modeldyno.base.report.blocks import make_table, note, shorten
 from modeldyno.base.views.text import count, shorten_message
 from modeldyno.dashboard.page import CHIPS, Attention, DashboardPage, PageBlocks, address
 from modeldyno.dashboard.trend_pages import find_regressions
-from modeldyno.registry.figures import old_figures
+from modeldyno.registry.figures import StalenessCheck, old_figures
 from modeldyno.registry.matrix import newest_speeds
 from modeldyno.registry.records.records import TaskState
 from modeldyno.reports.interface import TableLinks
@@ -76,21 +76,37 @@ def alert_lead(attention: Sequence[Attention], *, known: bool) -> str:
 
 
 def attention_table(attention: Sequence[Attention], most: int | None = None) -> PageBlocks:
-    """List alerts; of more than `most`, the first ones and how many more there are."""
-    listed = attention[:most]
-    rows = ((one.of, one.state, one.change, one.target, one.why) for one in listed)
+    """List alerts; with `most`, those of one reason in a row, the first rows, and how many more there are."""
+    groups: dict[object, list[Attention]] = {}
+    for place, one in enumerate(attention):
+        groups.setdefault(place if most is None else (one.state, one.target, one.why), []).append(one)
+    listed = list(groups.values())[:most]
+    rows = ((_name_of(group), *_reason_of(group[0])) for group in listed)
     table = make_table("", ("what", "state", "change>?", "target?", "why"), rows)
-    links = TableLinks(links={"what": {one.of: one.address for one in listed}}, chips=CHIPS)
-    more = len(attention) - len(listed)
+    addresses = {
+        _name_of(group): group[0].address if len(group) == 1 else address("alerts") for group in listed
+    }
+    links = TableLinks(links={"what": addresses}, chips=CHIPS)
+    more = len(attention) - sum(map(len, listed))
     return PageBlocks(
         blocks=(table, *((note(f"{count(more, 'more alert')} under Trends and alerts"),) if more else ())),
         links=links,
     )
 
 
+def _name_of(group: Sequence[Attention]) -> str:
+    first, others = group[0].of, len(group) - 1
+    return f"{first} and {others} more" if others else first
+
+
+def _reason_of(one: Attention) -> tuple[str, ...]:
+    return one.state, one.change, one.target, one.why
+
+
 def _others(store: Store, results: Sequence[Entry], targets: Sequence[HardwareTarget]) -> Iterator[Attention]:
     registry = store.registry
-    for row in newest_speeds(registry, (entry.name for entry in registry.models(limit=_MODELS))):
+    check = StalenessCheck(registry)  # what is installed here is looked up once
+    for row in newest_speeds(registry, (entry.name for entry in registry.models(limit=_MODELS)), check):
         if row.speed.bounds is Verdict.BROKEN:
             where = address("models", row.model, row.number)
             why = "the bounds of its policy do not hold"
@@ -103,7 +119,7 @@ def _others(store: Store, results: Sequence[Entry], targets: Sequence[HardwareTa
     for entry in [entry for entry in results if entry.failed][:_EACH]:
         where = address("results", entry.id)
         yield Attention("failed", f"{entry.name} ({entry.id[:6]})", "", shorten(entry.headline, _WHY), where)
-    yield from _old_figures(old_figures(registry, names, limit=_MOST), names)
+    yield from _old_figures(old_figures(registry, names, limit=_MOST, check=check), names)
 
 
 def _old_figures(figures: Sequence[VariantFigure], targets: Mapping[str, str]) -> Iterator[Attention]:

@@ -41,8 +41,9 @@ from modeldyno.dashboard import (
 from modeldyno.dashboard.access import AccessRole
 from modeldyno.dashboard.api_writes import API_WRITES, ApiWrite, NoSuchVersion
 from modeldyno.dashboard.changes import change_stream
+from modeldyno.dashboard.compression import Compression, takes_gzip
 from modeldyno.dashboard.guard import API, LOGIN, TOKEN_NEEDED, Guard, Sessions
-from modeldyno.dashboard.html import render_page, static_files
+from modeldyno.dashboard.html import compressed_file, render_page, static_files
 from modeldyno.dashboard.page import (
     DashboardPage,
     FormField,
@@ -243,6 +244,7 @@ def make_app(
     app.add_route("/changes", stream, methods=["GET"], include_in_schema=False)
     app.add_exception_handler(HTTPException, answers.missing)
     app.add_exception_handler(Exception, answers.failed)
+    app.add_middleware(Compression)
     app.add_middleware(Guard, port=port, sessions=sessions, hosts=hosts)
     bearer = {"token": {"type": "http", "scheme": "bearer"}}
     # FastAPI keeps what it has made.
@@ -507,7 +509,9 @@ def _page_address(text: str) -> str:
 
 _FOUND = 200
 _FRESH = {"cache-control": "no-store"}
-_KEPT = {"cache-control": "max-age=31536000, immutable"}
+_KEPT = "public, max-age=31536000, immutable"
+_ASKED_AGAIN = "no-cache"
+"""Of an address that does not name what is there, so that a browser asks whether it is still the same."""
 
 
 def _as_json(page: DashboardPage) -> Response:
@@ -516,10 +520,25 @@ def _as_json(page: DashboardPage) -> Response:
 
 
 def _static(request: Request) -> Response:
-    file = static_files().get(request.path_params["name"])
+    """Answer with a file; its address has its digest, so a browser keeps it for good."""
+    name = request.path_params["name"]
+    file = static_files().get(name)
     if file is None:
         raise HTTPException(404)
-    return Response(file.content, headers=_KEPT, media_type=file.kind)
+    packed = takes_gzip(", ".join(request.headers.getlist("accept-encoding")))
+    tag = f'"{file.digest}{"-gzip" if packed else ""}"'  # the bytes are others, so the tag is
+    headers = {
+        "cache-control": _KEPT if request.url.query == file.digest else _ASKED_AGAIN,
+        "vary": "Accept-Encoding",
+        "etag": tag,
+    }
+    known = (one.strip().removeprefix("W/") for one in request.headers.get("if-none-match", "").split(","))
+    if any(one in {tag, "*"} for one in known):
+        return Response(status_code=304, headers=headers)
+    if packed:
+        headers["content-encoding"] = "gzip"
+    content = compressed_file(name) if packed else file.content
+    return Response(content, headers=headers, media_type=file.kind)
 
 
 def _moved(address: str, request: Request) -> Response:

@@ -37,7 +37,7 @@ def draw(page: DashboardPage, suffix: str, title: str) -> bytes:
 def links_to_charts(page: DashboardPage, *path: str) -> PageLinks | None:
     """Return links to the pictures of a page's charts; None if it has none."""
     links = tuple(
-        PageLink(text=title, address=address(*path, "chart.svg", chart=title))
+        PageLink(text=f"{title} (SVG)", address=address(*path, "chart.svg", chart=title))
         for title in charts_by_name(_laid_out(page))
     )
     return PageLinks(label="Charts as pictures (chart.svg, or chart.png)", links=links) if links else None

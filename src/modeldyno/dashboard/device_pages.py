@@ -94,7 +94,7 @@ def _uses(targets: Sequence[HardwareTarget], workers: Sequence[Worker], tasks: d
         for worker in serving[target.id]
     ]
     rows += [(t.name, t.device, "no worker", "", "", "", "") for t in targets if not serving[t.id]]
-    titles = ("target", "device", "worker", "does", "idle>", "for>", "heard of>")
+    titles = ("target", "device", "worker", "does?", "idle>?", "for>?", "heard of>?")
     return make_table("Who uses what", titles, rows)
 
 

@@ -263,16 +263,18 @@ def _time_axis(chart: TimeChart, y: float) -> Iterator[str]:
 
 
 _CURVE_WIDTH, _CURVE_HEIGHT = 120.0, 28.0
+_CURVE_SPREAD = 0.15
+"""Least share of a figure that the height of its curve is worth: else noise would look like changes."""
 
 
 def draw_curve(values: Sequence[float], title: str) -> str:
-    """Draw how a figure has changed, without axes; values that are all alike lie in the middle."""
+    """Draw how a figure has changed, without axes; a change of a few percent is a small one."""
     low, high = min(values), max(values)
-    spread = high - low or 1.0
+    middle = (low + high) / 2
+    spread = max(high - low, _CURVE_SPREAD * abs(middle)) or 1.0
     step = _CURVE_WIDTH / max(1, len(values) - 1)
     points = [
-        (at * step, _CURVE_HEIGHT * (1 - ((value - low) / spread if high > low else 0.5)))
-        for at, value in enumerate(values)
+        (at * step, _CURVE_HEIGHT * (0.5 - (value - middle) / spread)) for at, value in enumerate(values)
     ]
     line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
     x, y = points[-1]

@@ -20,7 +20,7 @@ from modeldyno.base.result.where_text import parse
 from modeldyno.base.stats.units import format_quantity
 from modeldyno.base.views.text import about_number, count, short_model_names, shorten_ids, shorten_name
 from modeldyno.comparison.change.comparison import Comparison
-from modeldyno.dashboard import live_pages, network_page, registry_writes
+from modeldyno.dashboard import document_lists, live_pages, network_page, registry_writes
 from modeldyno.dashboard.chart_pictures import links_to_charts
 from modeldyno.dashboard.page import (
     CHIPS,
@@ -41,7 +41,7 @@ from modeldyno.dashboard.page import (
 )
 from modeldyno.dashboard.store_access import live_loads, result_or_none
 from modeldyno.profiling.views import ViewOptions, lists
-from modeldyno.profiling.views.side_by_side import side_by_side
+from modeldyno.profiling.views.side_by_side import BEST, side_by_side
 from modeldyno.reports.interface import TableLinks
 
 if TYPE_CHECKING:
@@ -205,7 +205,12 @@ def _listing(store: Store, listed: Sequence[Entry], queries: dict[str, Query | N
 
 def result_list(store: Store, listed: Sequence[Entry]) -> Table:
     """List results with their usual figures."""
-    queries = {str(query): query for query in map(Query.parse, (*_FIGURES, "request_rate"))}
+    return lists.runs(listed, result_figures(store, listed), FIGURES)
+
+
+def result_figures(store: Store, listed: Sequence[Entry]) -> list[dict[str, str]]:
+    """Return the usual figures of results, as text, by metric."""
+    queries = {str(query): query for query in map(Query.parse, (*FIGURES, "request_rate"))}
     kept = store.registry.numbers([entry.id for entry in listed], list(queries)) if listed else {}
     figures = [
         {
@@ -218,14 +223,14 @@ def result_list(store: Store, listed: Sequence[Entry]) -> Table:
     for own in figures:  # of a load, it is the rate of requests
         requests = own.pop("request_rate")
         own["throughput"] = requests or own["throughput"]
-    return lists.runs(listed, figures, _FIGURES)
+    return figures
 
 
 _ERRORS = "error_rate"
 """Shown only where there were any."""
 
 
-_FIGURES = {
+FIGURES = {
     "latency.p50": "p50",
     "latency.p99": "p99",
     "throughput": "rate",
@@ -311,9 +316,19 @@ def _conclusions(request: PageRequest, room: DocumentRoom) -> DashboardPage:
     def show(listed: Sequence[ConclusionEntry]) -> Iterator[Part]:
         links = list_links({entry.id: address(room.path, entry.id) for entry in listed})
         kinds = [KINDS.get(entry.kind, entry.kind) for entry in listed] if len(room.kinds) > 1 else ()
-        yield PageBlocks(blocks=(lists.documents(listed, kinds),), links=links)
+        yield PageBlocks(blocks=(_conclusion_list(request.store, room, listed, kinds),), links=links)
 
     return _list_page(request, room, entries, show, query={"name": name})
+
+
+def _conclusion_list(
+    store: Store, room: DocumentRoom, listed: Sequence[ConclusionEntry], kinds: Sequence[str]
+) -> Table:
+    if room is LOADS:
+        return document_lists.load_list(store, listed, kinds)
+    if room is COMPARISONS:
+        return document_lists.comparison_list(store, listed)
+    return lists.documents(listed, kinds)
 
 
 KINDS = {"capacity": "largest load", "ladder": "load curve", "study": "sweep"}
@@ -323,7 +338,7 @@ KINDS = {"capacity": "largest load", "ladder": "load curve", "study": "sweep"}
 def study_list(listed: Sequence[StudyEntry]) -> PageBlocks:
     """List studies with links to them."""
     links = list_links({entry.id: address(STUDIES.path, entry.id) for entry in listed})
-    return PageBlocks(blocks=(lists.documents(listed),), links=links)
+    return PageBlocks(blocks=(document_lists.study_list(listed),), links=links)
 
 
 def list_links(addresses: Mapping[str, str]) -> TableLinks:
@@ -470,14 +485,28 @@ def _document_page(store: Store, room: DocumentRoom, document: Any) -> Dashboard
 
 
 def split_heading(text: str) -> tuple[str, str]:
-    """Split a long verdict into its first clause, which is a heading, and the rest."""
+    """Split a long verdict into its first clause, which is a heading, and the rest.
+
+    A sweep of many settings has what its best configuration gives as the heading, and the settings below it.
+    """
+    swept = _SWEPT.fullmatch(text)
+    if swept is not None and len(swept["point"]) + len(swept["gives"]) > _HEADING:
+        return f"{_begin(swept['gives'])}.", f"With {swept['point']}; {swept['rest']}"
     first = re.search(r"[.;:] ", text[_CLAUSE:]) if len(text) > _HEADING else None
     if first is None:
         return text, ""
     clause, rest = text[: _CLAUSE + first.start()], text[_CLAUSE + first.end() :]
-    return f"{clause}.", rest if _CODE.match(rest) else f"{rest[:1].upper()}{rest[1:]}"
+    return f"{clause}.", _begin(rest)
 
 
+def _begin(text: str) -> str:
+    """Let a sentence begin with a capital letter, unless it begins with a name of code."""
+    return text if _CODE.match(text) else f"{text[:1].upper()}{text[1:]}"
+
+
+_SWEPT = re.compile(
+    r"(?P<point>[^;]+=[^;]+?) gives (?P<gives>[^;]+); (?P<rest>.*\d measurements? over \d[^;]*)"
+)
 _HEADING, _CLAUSE = 100, 30
 """Longest verdict that is a heading as it is, and fewest characters of a first clause."""
 _CODE = re.compile(r"\S*[._]\w")
@@ -531,17 +560,16 @@ def beside(request: PageRequest) -> DashboardPage:
         raise RequestError(f"{len(names)} documents are too many for one page; choose up to {MOST}.")
     documents = [_any(request.store, name) for name in names]
     results_ = [document for document in documents if isinstance(document, Result)]
+    tables = side_by_side(results_) if len(results_) > 1 else ()
     return DashboardPage(
-        title=f"{' and '.join(short_model_names(results_))} side by side"
-        if len(results_) > 1
-        else "Side by side",
+        title=_beside_title(results_, tables[-1]) if tables else "Side by side",
         room="/results",
         trail=(
             PageLink(text="Results", address="/results"),
-            PageLink(text=" and ".join(d.id[:6] for d in documents) or "side by side", address=""),
+            PageLink(text="side by side", address=""),
         ),
         parts=(
-            *_beside_parts(documents, results_),
+            *_beside_parts(documents, results_, tables),
             *_run_form(request.store, results_, len(documents)),
             _beside_form(request.store, [d.id for d in documents]),
         ),
@@ -549,24 +577,56 @@ def beside(request: PageRequest) -> DashboardPage:
     )
 
 
-def _beside_parts(documents: Sequence[Any], results_: Sequence[Result]) -> Iterator[Part]:
+def _beside_title(results_: Sequence[Result], figures: Table) -> str:
+    """Say which result is the best in the first of the usual figures in which one is."""
+    titles = [column.title for column in figures.columns]
+    names = " and ".join(short_model_names(results_))
+    best = {row[0]: row[titles.index(BEST)] for row in figures.rows} if BEST in titles else {}
+    for figure, words in (("latency.p50", "answers the soonest"), ("throughput", "answers the most")):
+        if name := best.get(figure):
+            return f"{name} {words} of {len(results_)}, by {figure}"
+    return f"{names} side by side"
+
+
+def _beside_parts(
+    documents: Sequence[Any], results_: Sequence[Result], tables: Sequence[Table]
+) -> Iterator[Part]:
     if not documents:
         yield PageText(text=f"Choose two to {MOST} documents.")
         return
     rooms = {document.id: ROOMS[kind_of(document).name] for document in documents}
+    kinds = [KINDS.get(kind_of(d).name, kind_of(d).name) for d in documents]
+    cells = _names_of(documents)
     links = TableLinks(
-        links={"document": {d.id[:12]: address(rooms[d.id].path, d.id) for d in documents}},
+        links={
+            lists.WHAT: {
+                cell: address(rooms[d.id].path, d.id) for cell, d in zip(cells, documents, strict=True)
+            }
+        }
     )
-    rows = ((d.id[:12], kind_of(d).name, kind_of(d).headline(d)) for d in documents)
-    verdicts = make_table("", ("document", "kind", "verdict"), rows)
+    rows = (
+        (cell, kind if len(set(kinds)) > 1 else "", kind_of(d).headline(d))
+        for cell, kind, d in zip(cells, kinds, documents, strict=True)
+    )
+    verdicts = make_table("", (lists.WHAT, "kind?", "verdict"), rows)
     yield PageBlocks(blocks=(verdicts,), links=links)
-    if len(results_) > 1:
-        yield PageBlocks(blocks=side_by_side(results_))
+    if tables:
+        yield PageBlocks(blocks=tuple(tables))
         yield PageText(
             text="Figures of separate runs differ by more than their intervals say. To be sure of a "
             "difference, measure the models side by side:",
             commands=(f"modeldyno compare {results_[0].id[:12]} {results_[1].id[:12]}",),
         )
+
+
+def _names_of(documents: Sequence[Any]) -> list[str]:
+    """Return the names of documents; where several have one, each with its id."""
+    names = [shorten_name(clean(document.name)) or "the model" for document in documents]
+    short_ids = shorten_ids([document.id for document in documents])
+    return [
+        f"{name} ({short})" if names.count(name) > 1 else name
+        for name, short in zip(names, short_ids, strict=True)
+    ]
 
 
 def _run_form(store: Store, results_: Sequence[Result], count: int) -> Iterator[PageForm]:
@@ -584,7 +644,7 @@ def _run_form(store: Store, results_: Sequence[Result], count: int) -> Iterator[
 
 
 def _beside_form(store: Store, chosen: Sequence[str]) -> PageForm:
-    entries = [(e.id, f"{e.id[:6]} {e.name}: {e.headline}"[:100]) for e in store.find(limit=2 * PAGE)]
+    entries = [(e.id, f"{e.name}: {e.headline}"[:100] + f" ({e.id[:6]})") for e in store.find(limit=2 * PAGE)]
     options = (("", "none"), *entries, *((one, one) for one in chosen if one not in dict(entries)))
     values = (*chosen, *[""] * MOST)[: max(2, min(MOST, len(chosen) + 1))]
     return PageForm(

@@ -14,6 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from modeldyno.base import plugins
+from modeldyno.dashboard.compression import compress
 from modeldyno.dashboard.diagram import TimeChart, draw_curve, write_chart, write_svg
 from modeldyno.dashboard.page import CHIPS, ROOMS, SETTINGS, PageBlocks, PageDiagram, PageForm, PageLink
 
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
     from modeldyno.reports.interface import HtmlBody
 
 _FOLDER = Path(__file__).with_name("static")
-_OWN = ("dashboard.css", "dashboard.js")
+_STYLE = "dashboard.css"
+_OWN = (_STYLE, "dashboard.js")
 _KINDS = {".js": "text/javascript", ".css": "text/css"}
 
 
@@ -44,6 +46,8 @@ class StaticFile:
 def static_files() -> Mapping[str, StaticFile]:
     """Return the files that pages load, by name: those of the report, and the dashboard's own."""
     texts = {**plugins.html().page_files(), **{n: (_FOLDER / n).read_text(encoding="utf-8") for n in _OWN}}
+    # A page waits for its styles, so they are one file: a second one would need a connection of its own.
+    texts[_STYLE] = texts.pop("report.css") + texts[_STYLE]
     return {
         name: StaticFile(
             content=text.encode(),
@@ -52,6 +56,12 @@ def static_files() -> Mapping[str, StaticFile]:
         )
         for name, text in texts.items()
     }
+
+
+@cache
+def compressed_file(name: str) -> bytes:
+    """Return a file that pages load by gzip, as small as it gets: it is compressed once."""
+    return compress(static_files()[name].content, 9)
 
 
 def render_page(
@@ -112,7 +122,7 @@ def render_page(
             _static(n)
             for n in (*(scripts or ("tables.js", "copy.js")), *(() if still else ("dashboard.js",)))
         ],
-        styles=[_static(name) for name in ("report.css", "dashboard.css")],
+        style=_static(_STYLE),
         twin=twin,
         token=token,
         mark=mark,

@@ -198,8 +198,10 @@ class ModelCard:
     address: str
     figure: str
     """Such as ``1.50 ms``."""
+    what: str = ""
+    """What the figure is, such as ``median``."""
     about: str
-    """What the figure is and how it was measured."""
+    """How it was measured."""
     rate: str = ""
     when: str
     """UTC, as in lists."""

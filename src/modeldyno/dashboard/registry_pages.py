@@ -9,10 +9,26 @@ from typing import TYPE_CHECKING
 
 from modeldyno.base.errors import RequestError
 from modeldyno.base.job.version_name import SOURCE, VersionName
-from modeldyno.base.report.blocks import Notice, Severity, Table, choose_columns, make_table, note
-from modeldyno.base.stats.units import SECONDS, format_quantity
-from modeldyno.base.views.text import count, shorten_ids, shorten_name
-from modeldyno.dashboard import network_page, registry_writes
+from modeldyno.base.report.blocks import (
+    Notice,
+    Severity,
+    Table,
+    choose_columns,
+    drop_empty_columns,
+    make_table,
+    note,
+    shorten,
+)
+from modeldyno.base.stats.units import SECONDS
+from modeldyno.base.views.text import (
+    about_number,
+    count,
+    format_known,
+    format_utc,
+    shorten_ids,
+    shorten_name,
+)
+from modeldyno.dashboard import document_pages, network_page, registry_writes
 from modeldyno.dashboard.lineage_part import find_lineage, lineage_part
 from modeldyno.dashboard.page import (
     CHIPS,
@@ -33,7 +49,7 @@ from modeldyno.dashboard.page import (
     older_links,
     search_form,
 )
-from modeldyno.profiling.views import lists as document_lists
+from modeldyno.profiling.views import lists as result_lists
 from modeldyno.profiling.views.result import network as network_view
 from modeldyno.registry import answering, changes
 from modeldyno.registry.matrix import newest_speeds, version_speeds
@@ -54,7 +70,7 @@ if TYPE_CHECKING:
     from modeldyno.registry.interface import ModelEntry, Registry
     from modeldyno.registry.records.overview import SpeedRow, VersionOverview
     from modeldyno.registry.records.records import RegistryEvent, Task, Version, Worker
-    from modeldyno.stores.interface import Store
+    from modeldyno.stores.interface import Entry, Store
 
 _MODELS = PageLink(text="Models", address="/models")
 _TASKS = 50
@@ -105,9 +121,39 @@ def _measured_part(store: Store) -> Iterator[PageBlocks]:
     newest = store.find(limit=_NEWEST)
     if newest:
         links = {shorten_name(entry.name): address("results", name=entry.name) for entry in newest}
-        table = document_lists.measured_models(newest)
-        when = (document_lists.WHEN,)
-        yield PageBlocks(blocks=(table,), links=TableLinks(links={"model": links}, times=when, faint=when))
+        when = (result_lists.WHEN,)
+        links_of = TableLinks(links={result_lists.WHAT: links}, times=when, faint=when)
+        yield PageBlocks(blocks=(_measured_models(store, newest),), links=links_of)
+
+
+def _measured_models(store: Store, entries: Sequence[Entry]) -> Table:
+    """List models with the figures of their newest results here, and how many they have."""
+    counts = Counter(entry.name for entry in entries)
+    of_names: dict[str, Entry] = {}
+    for entry in entries:
+        of_names.setdefault(entry.name, entry)
+    newest = tuple(of_names.values())
+    figures = document_pages.result_figures(store, newest)
+    shown = ("latency.p50", "latency.p99", "throughput")
+    titles = tuple(f"{document_pages.FIGURES[name]}>?" for name in shown)
+    rows = (
+        (
+            shorten_name(entry.name),
+            *(own[name] for name in shown),
+            settings
+            if settings and any(own[name] for name in shown)
+            else shorten(entry.headline.removeprefix(f"{entry.name} "), _OUTCOME),
+            f"{counts[entry.name]:,}",
+            format_utc(entry.created)[:16],
+        )
+        for entry, own, settings in zip(newest, figures, result_lists.settings_of(newest), strict=True)
+    )
+    titles = (result_lists.WHAT, *titles, "as", "results>", result_lists.WHEN)
+    return make_table("Measured", titles, rows)
+
+
+_OUTCOME = 60
+"""Most characters of an outcome in a list of models."""
 
 
 _NEWEST = 500
@@ -224,15 +270,20 @@ def _compare_form(registry: Registry, name: str, versions: Sequence[Version]) ->
 
 def _answer_of(name: str, speeds: Sequence[SpeedRow]) -> str:
     """Say how fast the newest version that was timed is at its best."""
-    timed = [row for row in speeds if row.speed.p50 is not None]
+    timed = [row for row in speeds if _median_of(row) is not None]
     newest = [row for row in timed if row.number == max(each.number for each in timed)]
     if not newest:
         return f"{name} is not timed yet"
-    best = min(newest, key=lambda row: (row.figure.state is not FigureState.FRESH, row.speed.p50))
-    p50 = format_quantity(best.speed.p50 or 0.0, SECONDS, 3)
+    best = min(newest, key=lambda row: (row.figure.state is not FigureState.FRESH, _median_of(row)))
+    p50 = format_known(best.speed.p50, SECONDS, unknown=about_number(best.speed.seen[0]))
     how = f"{best.figure.recipe}, {best.figure.measure.label}"
     old = "" if best.figure.state is FigureState.FRESH else f", which is {best.figure.state}"
     return f"{best.model}/{best.number} answers in {p50} as {how} on {best.target.name}{old}"
+
+
+def _median_of(row: SpeedRow) -> float | None:
+    """Return the median of a version on a target in seconds, certified or as it was seen."""
+    return row.speed.seen[0] if row.speed.p50 is None else row.speed.p50
 
 
 def _model_links(name: str, aliases: dict[str, int]) -> tuple[PageLink, ...]:
@@ -539,15 +590,20 @@ def _task_parts(request: PageRequest, listed: Sequence[Task]) -> Iterator[Part]:
     targets = {target.id: target for target in request.store.registry.targets()}
     links = TableLinks(
         links={
-            "what": {task.label: address("models", task.model, task.number) for task in listed},
+            "what": {str(task.id): address("models", task.model, task.number) for task in listed},
             "task": {str(task.id): address(_GIVES[task.kind], task.result) for task in listed if task.result},
         },
+        found_by={"what": "task"},
         chips=CHIPS,
+        faint=("task",),
         boxes={str(task.id): str(task.id) for task in listed},
         form="tasks",
         box="task",
     )
-    yield PageBlocks(blocks=(lists.tasks(listed, targets),), links=links)
+    order = ("what", "state", "target", "", "task")
+    yield PageBlocks(
+        blocks=(drop_empty_columns(choose_columns(lists.tasks(listed, targets), order)),), links=links
+    )
     buttons = (
         *((("cancel", "Cancel the ticked ones"),) if any(t.state in OPEN for t in listed) else ()),
         *((("retry", "Queue the ticked ones again"),) if any(t.state in _AGAIN for t in listed) else ()),
@@ -587,8 +643,10 @@ def events(request: PageRequest) -> DashboardPage:
     newest_first = tuple(reversed(newest))
     page_events = newest_first[:PAGE]
     mark = str(page_events[-1].id) if len(newest) > PAGE else ""
-    links = TableLinks(links={"of": _subjects(page_events)}, times=("when",), faint=("when",))
-    listed = PageBlocks(blocks=(lists.events(page_events),), links=links)
+    faint = ("when", "event")
+    links = TableLinks(links={"of": _subjects(page_events)}, times=("when",), faint=faint)
+    order = ("of", "what", "detail", "by", "when", "event")
+    listed = PageBlocks(blocks=(choose_columns(lists.events(page_events), order),), links=links)
     field = FormField(name="of", label="Of model or version", value=of, hint="digits/3")
     return DashboardPage(
         title=f"Events of {of}" if of else "Events",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from modeldyno.base import codec
 from modeldyno.base.errors import ModelDynoError, RequestError, StoreError, UnreadableDocument
 from modeldyno.base.metrics.metric import Query
-from modeldyno.base.report.blocks import Notice, make_table
+from modeldyno.base.report.blocks import Notice, Table, choose_columns, make_table
 from modeldyno.base.stats.units import format_quantity
 from modeldyno.base.views.text import count
 from modeldyno.comparison.change.trend import FEWEST_FOR_A_STEP, Trend
@@ -32,8 +32,9 @@ from modeldyno.reports.interface import TableLinks
 from modeldyno.stores.interface import Entry, Store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
+    from modeldyno.base.report.blocks import Block
     from modeldyno.dashboard.page import PageRequest, Part
     from modeldyno.registry.records.records import HardwareTarget
 
@@ -54,7 +55,7 @@ def trends(request: PageRequest) -> DashboardPage:
     name = request.text("name")
     if name:
         return _history(request, name, request.text("metric"))
-    named_trends = tuple(trends_of(request.store))
+    named_trends = tuple(trends_of(request.store, _known_worse(request)))
     titles = ("history", "state", "metric", "now>", "results>", "what")
     table = make_table("", titles, ((label, *_row(trend)) for label, _, trend in named_trends))
     links = TableLinks(
@@ -100,12 +101,17 @@ def _history(request: PageRequest, name: str, metric: str) -> DashboardPage:
         FormField(name="metric", label="Metric", value=metric, hint=str(trend.query)),
     )
     headline = trend_view.headline(trend)
-    blocks = [b for b in trend_view.page(trend) if not (isinstance(b, Notice) and b.text == headline)]
+    blocks = [
+        _with_ids_last(block)
+        for block in trend_view.page(trend)
+        if not (isinstance(block, Notice) and block.text == headline)
+    ]
+    results_ = {reading.result[:6]: address("results", reading.result) for reading in trend.readings}
     links = TableLinks(
-        links={
-            "result": {reading.result[:6]: address("results", reading.result) for reading in trend.readings}
-        },
+        links=dict.fromkeys(_TIMES, results_),
+        found_by=dict.fromkeys(_TIMES, _ID),
         chips=CHIPS,
+        faint=(_ID,),
     )
     parts: tuple[Part, ...] = (PageBlocks(blocks=tuple(blocks), links=links), form)
     state = trend_state(trend)
@@ -121,6 +127,18 @@ def _history(request: PageRequest, name: str, metric: str) -> DashboardPage:
     )
 
 
+_ID, _TIMES = "result", ("measured", "since")
+"""Titles of the columns of ids, and of the times that lead to results instead of them."""
+
+
+def _with_ids_last(block: Block) -> Block:
+    """Move the ids of a table of results behind what people read."""
+    titles = [column.title for column in block.columns] if isinstance(block, Table) else []
+    if not isinstance(block, Table) or _ID not in titles:
+        return block
+    return choose_columns(block, [*(title for title in titles if title != _ID), _ID])
+
+
 class NamedTrend(NamedTuple):
     """The history of a machine or a model."""
 
@@ -131,13 +149,25 @@ class NamedTrend(NamedTuple):
     """The error says why it cannot be read."""
 
 
-def trends_of(store: Store) -> Sequence[NamedTrend]:
-    """Return the histories of the machines and of the models measured last, those that are worse first."""
+def _known_worse(request: PageRequest) -> Sequence[str]:
+    """Return the names of what has become worse, as far as the search beside the pages has found."""
+    worse = () if request.regressions is None else request.regressions() or ()
+    return [one.of for one in worse]
+
+
+def trends_of(store: Store, also: Collection[str] = ()) -> Sequence[NamedTrend]:
+    """Return the histories of the machines and of the models measured last, those that are worse first.
+
+    Args:
+        store: that has them.
+        also: names of models that are listed though others were measured later.
+    """
     named_trends = [
         NamedTrend(_label_of(target), tag, trend) for target, tag, trend in _machine_histories(store)
     ]
     models = Counter(entry.name for entry in store.find(limit=_LOOKED) if not entry.failed)
-    for name in [name for name, times in models.items() if times > 1 and name != REFERENCE][:MODELS]:
+    several = [name for name, times in models.items() if times > 1 and name != REFERENCE]
+    for name in dict.fromkeys((*several[:MODELS], *(name for name in several if name in also))):
         history = _history_or_none(store, name)
         if history is not None:
             named_trends.append(NamedTrend(name, name, history))

@@ -102,15 +102,18 @@ def current_figures(registry: Registry, model: str, number: int | None = None) -
     return checked
 
 
-def old_figures(registry: Registry, targets: Iterable[str], *, limit: int) -> list[VariantFigure]:
+def old_figures(
+    registry: Registry, targets: Iterable[str], *, limit: int, check: StalenessCheck | None = None
+) -> list[VariantFigure]:
     """Return the figures of targets that are stale by now, and those that are doubtful.
 
     Args:
         registry: with the figures.
         targets: their ids.
         limit: figures in each state that are read of each target; of the fresh ones, the oldest.
+        check: one that was made for the same reading of the registry; None makes one.
     """
-    check = StalenessCheck(registry)
+    check = check or StalenessCheck(registry)
     figures = (
         check(figure)
         for target in targets

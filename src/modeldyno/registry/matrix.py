@@ -27,9 +27,17 @@ _KEPT = 4096
 """Results whose speeds are kept in memory; a stored Result does not change."""
 
 
-def newest_speeds(registry: Registry, models: Iterable[str]) -> Iterator[SpeedRow]:
-    """Yield a row for each target of each model, for the newest version that was measured there."""
-    cache, names = _Known(registry), tuple(models)
+def newest_speeds(
+    registry: Registry, models: Iterable[str], check: StalenessCheck | None = None
+) -> Iterator[SpeedRow]:
+    """Yield a row for each target of each model, for the newest version that was measured there.
+
+    Args:
+        registry: with the figures.
+        models: their names.
+        check: one that was made for the same reading of the registry; None makes one.
+    """
+    cache, names = _Known(registry, check), tuple(models)
     figures = registry.figures_of(names)
     for model in names:
         target_ids: set[str] = set()
@@ -54,10 +62,10 @@ def version_speeds(
 class _Known:
     """What is the same for all models of a registry, asked once."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, check: StalenessCheck | None = None) -> None:
         self.registry = registry
         self.targets = {target.id: target for target in registry.targets()}
-        self.check = StalenessCheck(registry)
+        self.check = check or StalenessCheck(registry)
         self.require = {name: policy.require for name, policy in readable_policies(registry).items()}
 
 

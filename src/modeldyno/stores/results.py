@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import delete, func, select
+from sqlalchemy import and_, delete, func, select
 
 from modeldyno.base import codec
 from modeldyno.base.result.where import KeptNumber, as_number, as_text, facts, kept_numbers
@@ -17,7 +17,7 @@ from modeldyno.stores.schema import ARTIFACTS, FACTS, KEY_LENGTH, NUMBERS, RESUL
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sqlalchemy import Connection, Row, Select
+    from sqlalchemy import Connection, Select
 
     from modeldyno.base.result.result import Result
 
@@ -130,7 +130,14 @@ def entries(connection: Connection, query: Select[Any]) -> list[Entry]:
         select(TAGS).where(TAGS.c.result_id.in_(ids)).order_by(TAGS.c.tag)
     ):
         tags.setdefault(result_id, []).append(tag)
-    return [_entry(row, tuple(tags.get(row.id, ()))) for row in rows]
+    configs = {text: _config(text) for text in {row.config for row in rows}}  # most are alike
+    return [
+        Entry(
+            **{**row._mapping, "config": dict(configs[row.config])},
+            tags=tuple(tags.get(row.id, ())),
+        )
+        for row in rows
+    ]
 
 
 def names(connection: Connection, *, least: int = 1) -> list[StoredName]:
@@ -150,12 +157,13 @@ def names(connection: Connection, *, least: int = 1) -> list[StoredName]:
     return sorted(stored, key=lambda one: one.newest, reverse=True)
 
 
-def _entry(row: Row[Any], tags: tuple[str, ...]) -> Entry:
+def _config(text: str) -> dict[str, Any]:
+    """Read the settings of an entry; one that is damaged on disk is listed without."""
     try:
-        config = json.loads(row.config)
-    except (TypeError, ValueError):  # damaged on disk; list it without
-        config = {}
-    return Entry(**{**row._mapping, "config": config}, tags=tags)
+        config = json.loads(text)
+    except (TypeError, ValueError):
+        return {}
+    return config if isinstance(config, dict) else {}
 
 
 def ids_of(connection: Connection, digests: Sequence[str]) -> list[str]:
@@ -168,14 +176,14 @@ def kept_numbers_of(
     connection: Connection, identifiers: Sequence[str], queries: Sequence[str]
 ) -> dict[str, dict[str, KeptNumber]]:
     """Return the kept numbers of Results by id and query; a Result that is gone has no entry."""
+    columns = [NUMBERS.c[name] for name in ("query", "value", "raw", "low", "high")]
     by_result: dict[str, dict[str, KeptNumber]] = {}
     for start in range(0, len(identifiers), _AT_ONCE):
         some = identifiers[start : start + _AT_ONCE]
-        by_result |= {
-            name: {} for name in connection.scalars(select(RESULTS.c.id).where(RESULTS.c.id.in_(some)))
-        }
-        query = select(NUMBERS).where(NUMBERS.c.result_id.in_(some), NUMBERS.c.query.in_(queries))
-        for row in connection.execute(query):
-            number = KeptNumber(value=row.value, raw=row.raw, low=row.low, high=row.high)
-            by_result.setdefault(row.result_id, {})[row.query] = number
+        numbered = and_(NUMBERS.c.result_id == RESULTS.c.id, NUMBERS.c.query.in_(queries))
+        query = select(RESULTS.c.id, *columns).select_from(RESULTS.outerjoin(NUMBERS, numbered))
+        for result_id, name, value, raw, low, high in connection.execute(query.where(RESULTS.c.id.in_(some))):
+            numbers = by_result.setdefault(result_id, {})
+            if name is not None:
+                numbers[name] = KeptNumber(value=value, raw=raw, low=low, high=high)
     return by_result

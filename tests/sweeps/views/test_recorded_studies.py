@@ -140,7 +140,7 @@ def test_lists_and_files_have_the_value_of_the_best(study: Study) -> None:
     objective = study.goal.objectives[0].query
     best = study.candidates[tuple(sorted(ranked.best.point.items()))]
     value = shown_value(study, best, objective)
-    written = brief(study).removeprefix(f"{objective} ").partition(" (")[0]
+    written = brief(study).removeprefix(f"{objective} ").partition(" (")[0].partition(" at ")[0]
     report = list(page(study))
 
     assert value is not None

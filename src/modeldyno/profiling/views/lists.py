@@ -21,7 +21,6 @@ from modeldyno.base.views.text import (
     median_text,
     number,
     shorten_ids,
-    shorten_name,
     shorten_text,
 )
 
@@ -178,23 +177,6 @@ _PLACES = ("server", "ports")
 """Settings that say where, not how."""
 _LONG_NAME = 40
 """Most characters of a name in a list of a page."""
-
-
-def measured_models(entries: Sequence[Entry]) -> Table:
-    """List the models of stored Results, each with its number of Results here and the newest of them."""
-    by_name: dict[str, list[Entry]] = {}
-    for entry in entries:
-        by_name.setdefault(entry.name, []).append(entry)
-    rows = (
-        (
-            shorten_name(name),
-            shorten(_without_name(own[0]), _SUMMARY_CHARS),
-            str(len(own)),
-            format_utc(own[0].created)[:16],
-        )
-        for name, own in by_name.items()
-    )
-    return make_table("Measured", (WHAT, "newest result", "results>", WHEN), rows)
 
 
 def documents(entries: Sequence[StudyEntry | ConclusionEntry], kinds: Sequence[str] = ()) -> Table:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from math import inf
+from typing import TYPE_CHECKING, NamedTuple
 
-from modeldyno.base.metrics.measurement import Distribution
+from modeldyno.base.metrics.measurement import Distribution, Interval
+from modeldyno.base.metrics.metric import Better
 from modeldyno.base.report.blocks import Column, Table, clean, make_table
 from modeldyno.base.stats.units import format_change, format_quantity
 from modeldyno.base.views.text import format_measurement, format_utc, number, short_model_names
@@ -22,14 +24,14 @@ def side_by_side(results: Sequence[Result]) -> tuple[Table, Table]:
     """Show several Results in columns: what they are of, with the settings, and their figures."""
     names = short_model_names(results)
     facts = (
-        ("result", [result.id[:12] for result in results]),
         ("made", [format_utc(result.created)[:16] for result in results]),
         ("backend", [result.job.backend for result in results]),
         ("processor", [str(result.environment.hardware.get("processor", "")) for result in results]),
         *_settings([result.job.config for result in results]),
+        ("result", [result.id[:12] for result in results]),
     )
-    figures_by_result = [dict(_figures_of_model(result)) for result in results]
-    figures = dict.fromkeys(name for figures in figures_by_result for name in figures)
+    by_result = [{one.name: one for one in _figures_of_model(result)} for result in results]
+    figures = dict.fromkeys(name for figures in by_result for name in figures)
     return (
         Table(
             title="What they are of",
@@ -38,14 +40,57 @@ def side_by_side(results: Sequence[Result]) -> tuple[Table, Table]:
         ),
         make_table(
             "Figures",
-            ("figure", *(f"{name}>" for name in names), "difference>?"),
+            ("figure", *(f"{name}>" for name in names), "difference>?", f"{BEST}?"),
             (
-                (name, *(text for text, _ in shown), _difference([value for _, value in shown]))
+                (
+                    name,
+                    *("" if one is None else one.text for one in shown),
+                    _difference([None if one is None else one.value for one in shown]),
+                    _best(shown, names),
+                )
                 for name in figures
-                for shown in ([one.get(name, ("", None)) for one in figures_by_result],)
+                for shown in ([one.get(name) for one in by_result],)
             ),
         ),
     )
+
+
+BEST = "best"
+"""Title of the column that names which Result is the best in a figure, as far as the intervals tell."""
+
+
+class _Figure(NamedTuple):
+    """A figure of a Result."""
+
+    name: str
+    text: str
+    value: float | None
+    """None if it is not known."""
+    interval: Interval | None
+    better: Better
+
+
+def _best(shown: Sequence[_Figure | None], names: Sequence[str]) -> str:
+    """Name the Result whose interval lies on the better side of all others; empty where none does."""
+    known = [one for one in shown if one is not None]
+    if len(known) < max(2, len(shown)):
+        return ""
+    better = known[0].better
+    ends = [_ends(one) for one in known]
+    for place, (low, high) in enumerate(ends):
+        others = [*ends[:place], *ends[place + 1 :]]
+        if better is Better.LOWER and all(high < other for other, _ in others):
+            return names[place]
+        if better is Better.HIGHER and all(low > other for _, other in others):
+            return names[place]
+    return ""
+
+
+def _ends(figure: _Figure) -> tuple[float, float]:
+    """Return the ends of an interval; one without any, such as one seen once, may be anything."""
+    if figure.value is None or figure.interval is None:
+        return -inf, inf
+    return figure.interval.low, figure.interval.high
 
 
 def _settings(configs: Sequence[Mapping[str, object]]) -> Iterator[tuple[str, list[str]]]:
@@ -64,20 +109,22 @@ def _difference(values: Sequence[float | None]) -> str:
     return format_change(ratio) if ratio else "same"
 
 
-def _figures_of_model(result: Result) -> Iterator[tuple[str, tuple[str, float | None]]]:
-    """Yield the figures of the whole model, as text and as a number if it is known."""
+def _figures_of_model(result: Result) -> Iterator[_Figure]:
+    """Yield the figures of the whole model."""
     for measurement in result.measurements:
         if not measurement.scope:
             yield from _figures(measurement)
 
 
-def _figures(measurement: Measurement) -> Iterator[tuple[str, tuple[str, float | None]]]:
-    name, value = measurement.metric, measurement.value
+def _figures(measurement: Measurement) -> Iterator[_Figure]:
+    name, value, better = measurement.metric, measurement.value, measurement.row.better
     if not isinstance(value, Distribution):
         full_name = f"{name}.{measurement.reported_statistic}" if measurement.reported_statistic else name
-        yield full_name, (format_measurement(measurement), number(measurement)[0])
+        yield _Figure(full_name, format_measurement(measurement), *number(measurement), better)
         return
     for statistic in _STATISTICS:
         text = format_quantity(value.statistic(statistic), measurement.row.unit, 3)
         text += ", not certified" if value.missing(statistic) else ""
-        yield f"{name}.{statistic}", (value.void or text, value.certified(statistic))
+        certified = value.certified(statistic)
+        interval = None if certified is None else value.interval(statistic)
+        yield _Figure(f"{name}.{statistic}", value.void or text, certified, interval, better)

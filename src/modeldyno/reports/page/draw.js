@@ -42,7 +42,13 @@
     const [inside, script] = [document.getElementById("library"), document.createElement("script")];
     const loaded = () => {
       script.remove();
-      waiting.splice(0).forEach((one) => one());
+      if (inside || printing) waiting.splice(0).forEach((one) => one());
+      else setTimeout(drawWaiting);
+    };
+    // One after the other: what somebody does meanwhile is answered between two of them.
+    const drawWaiting = () => {
+      waiting.shift()?.();
+      if (waiting.length) setTimeout(drawWaiting);
     };
     if (inside) script.textContent = inside.textContent;
     else script.src = document.getElementById("pictures").dataset.library;
@@ -136,19 +142,28 @@
   const figures = [...document.querySelectorAll("figure[data-picture]")];
   const all = () => figures.forEach(draw);
   const again = () => figures.filter((figure) => drawn.has(figure)).forEach(draw);
+  const inPage = document.getElementById("library") !== null;
   const watcher = new IntersectionObserver(
     (entries) => entries.filter((one) => one.isIntersecting && !drawn.has(one.target)).forEach((one) => draw(one.target)),
-    { rootMargin: "300px" },
+    { rootMargin: inPage ? "300px" : "0px" },
   );
   figures.forEach((figure) => watcher.observe(figure));
-  // The others follow while the browser is idle, so that a copy or screenshot of the page has all of them.
+  // The others follow while the browser is idle, so that a copy or screenshot of the page has all of them: at once
+  // if the library is in the page, else when somebody is there, as a phone is busy with it for a while.
   const idle = window.requestIdleCallback ?? ((run) => setTimeout(run, 50));
   const drawNext = (at) => {
     if (at >= figures.length) return;
     if (!drawn.has(figures[at])) draw(figures[at]);
     idle(() => drawNext(at + 1), { timeout: 500 });
   };
-  idle(() => drawNext(0), { timeout: 500 });
+  const drawOthers = () => idle(() => drawNext(0), { timeout: 500 });
+  const SIGNS = ["pointermove", "pointerdown", "keydown", "wheel", "touchstart", "scroll"];
+  const onSign = () => {
+    SIGNS.forEach((sign) => removeEventListener(sign, onSign));
+    drawOthers();
+  };
+  if (inPage) drawOthers();
+  else SIGNS.forEach((sign) => addEventListener(sign, onSign, { passive: true }));
   let width = innerWidth;
   addEventListener("resize", () => {
     if (innerWidth === width || printing) return;

@@ -141,7 +141,7 @@ def brief(study: Study, ranked: Ranking | None = None) -> str:
     if best is None:
         failed = ranked.measurements > 0 and all(row.failure for row in ranked.rows)
         return "all failed" if failed else _none_holds(study, ranked) if ranked.rows else "nothing measured"
-    values = ", ".join(_values(study, best))
+    values = ", ".join(_values(study, best)) + _held_text(best)
     certain = f", {_percent(ranked.near_best)} certain" if ranked.configurations > 1 else ""
     scope = f" (best of {tried_text(ranked)})" if certain or ranked.explored.untried else ""
     return f"{values}{scope}: {format_point(study.resolved(best.point))}{certain}"
@@ -162,11 +162,17 @@ def _answer(study: Study, ranked: Ranking, best: RankedConfiguration) -> str:
     rival = any(row.default for row in ranked.rivals[1:])  # the first rival is named below
     if best.gain is not None and not best.default and (rival or not best.gain.low <= 1 <= best.gain.high):
         what += f", {_gain_text(best, best.gain, study, ranked.default)}"
-    held = [f"{j.constraint.query}{_value(j)} {_bound_text(j)}" for j in best.judgements]
-    what += f", at {' and '.join(held)}" if held else ""
+    bounds = _held_text(best)
+    what += f",{bounds}" if bounds else ""
     certain = _certainty_text(ranked)
     rivals = _rivals_text(study, ranked, best) if ranked.rivals and not alone else ""
     return "; ".join(filter(None, (what, certain, rivals, _safe_alternative(study, ranked))))
+
+
+def _held_text(best: RankedConfiguration) -> str:
+    """Say behind the values of a configuration how its bounds fare; empty without bounds."""
+    held = [f"{j.constraint.query}{_value(j)} {_bound_text(j)}" for j in best.judgements]
+    return f" at {' and '.join(held)}" if held else ""
 
 
 def _certainty_text(ranked: Ranking) -> str:
