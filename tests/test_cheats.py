@@ -131,7 +131,8 @@ def better_times(honest: Result, other: Result) -> set[str]:
 
 def accusations(result: Result) -> set[str]:
     """Return the doubts that a function is not what it seems, or leaks; a constant one may be meant so."""
-    return codes(result) & (UNEARNED | OTHER_WORK - {"constant-output"} | {"leak"})
+    grave = UNEARNED | OTHER_WORK - {"constant-output"} | {"leak"}
+    return {f"{doubt.code}: {doubt.seen}" for doubt in result.doubts if doubt.code in grave}
 
 
 @pytest.mark.usefixtures("brief_measurements")

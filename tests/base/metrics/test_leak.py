@@ -8,7 +8,6 @@ from modeldyno.base.metrics.leak import (
     ResourceReading,
     block_length,
     confirmed_leaks,
-    is_shared,
     leak_doubts,
     suspected_leaks,
     without_others,
@@ -106,8 +105,8 @@ def test_what_rises_a_quarter_as_fast_without_calls_is_of_others(risen: int, lef
     assert without_others({"files": 1.0}, 100, *pause) == left
 
 
-def test_only_what_others_can_reach_is_shared() -> None:
-    """They put files into the same folder; a process has its descriptors for itself."""
-    assert is_shared({"descriptors": 1.0, "files": 1.0})
-    assert not is_shared({"descriptors": 1.0, "memory": 64.0})
-    assert without_others({"descriptors": 1.0}, 100, *readings(0, 100)) == {"descriptors": 1.0}
+def test_what_our_own_threads_add_meanwhile_is_no_leak() -> None:
+    """Readings that they take rise in a pause, too; what a call leaves behind does not."""
+    rates = {"objects": 1.2}
+    assert without_others(rates, 100, *readings(0, 40, name="objects")) == {}
+    assert without_others(rates, 100, *readings(0, 8, name="objects")) == rates

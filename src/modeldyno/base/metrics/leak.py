@@ -3,7 +3,8 @@
 A leak rises in every quarter of the calls; what fills and stays, such as a cache, does not. What rose so is
 only suspected: the memory of a process also grows by the profiler's own samples, and by what waits for the
 garbage collector. So some more calls are made, in equal blocks after a collection, and each has to add its
-share. What other processes add to, such as a folder for temporary files, must not rise as fast in a pause.
+share. What rises as fast in a pause is of others: of other processes, which put files into the same folder,
+or of the profiler's own threads, which take readings.
 """
 
 from __future__ import annotations
@@ -35,8 +36,6 @@ class Resource:
     """Smallest rise per call that is a leak."""
     own: float = 0.0
     """Largest rise from one reading to the next that is of the reading itself."""
-    shared: bool = False
-    """Whether other processes add to it, too."""
 
 
 _ROUGHLY = 2.0**19
@@ -47,7 +46,7 @@ RESOURCES = {
     "descriptors": Resource(many="open files or sockets", one="open file or socket", least=4, rate=0.001),
     "threads": Resource(many="threads", one="thread", least=4, rate=0.001),
     "processes": Resource(many="processes", one="process", least=4, rate=0.001),
-    "files": Resource(many="temporary files", one="temporary file", least=4, rate=0.001, shared=True),
+    "files": Resource(many="temporary files", one="temporary file", least=4, rate=0.001),
 }
 """What is read, by name; ``files`` are those for temporary ones and for shared memory."""
 
@@ -87,11 +86,6 @@ def confirmed_leaks(blocks: Sequence[ResourceReading], suspected: Mapping[str, f
     return {name: min(rate, rates[name]) for name, rate in suspected.items() if name in rates}
 
 
-def is_shared(rates: Mapping[str, float]) -> bool:
-    """Return whether another process may have added some of this."""
-    return any(RESOURCES[name].shared for name in rates)
-
-
 def without_others(
     rates: Mapping[str, float], calls: float, begin: ResourceReading, end: ResourceReading
 ) -> dict[str, float]:
@@ -106,7 +100,7 @@ def without_others(
     return {
         name: rate
         for name, rate in rates.items()
-        if not RESOURCES[name].shared or end.amounts[name] - begin.amounts[name] < _PAUSE_SHARE * rate * calls
+        if end.amounts[name] - begin.amounts[name] < _PAUSE_SHARE * rate * calls
     }
 
 

@@ -26,7 +26,7 @@ _SHARE = 0.01
 """Largest share of the time that readings take."""
 _BLOCKS = 3
 _LONGEST_PAUSE = 2.0
-"""Seconds without a call, in which others may show that a rise is theirs."""
+"""Seconds without a call, in which others and our own threads may show that a rise is theirs."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -71,15 +71,20 @@ class LeakWatch:
             self._make_block(length)
         seconds = perf_counter() - begin
         rates = leak.confirmed_leaks(self._readings()[-_BLOCKS - 1 :], suspected)
-        if not leak.is_shared(rates):
+        if not rates:
             return rates
         pause = min(seconds, _LONGEST_PAUSE)
+        self._read_clean()  # without what judging the blocks has left
         sleep(pause)
-        self._read()
+        self._read_clean()
         return leak.without_others(rates, _BLOCKS * length * pause / seconds, *self._readings()[-2:])
 
     def _make_block(self, length: int) -> None:
         self.calls += len(self.draw(length))
+        self._read_clean()
+
+    def _read_clean(self) -> None:
+        """Read what there is once garbage is collected."""
         gc.collect()
         release_free_memory()
         self._read()
