@@ -180,7 +180,8 @@ def test_a_server_that_tells_nothing_has_no_table() -> None:
 
 def test_times_of_a_language_model_are_a_line_each() -> None:
     """With their percentiles beside each other; of too few answers about, of a void one nothing."""
-    stream = result(*STREAM, spread("latency", 8), spread("inter_chunk_latency", void="the client was late"))
+    void = spread("inter_token_latency", void="the client was late")
+    stream = result(*STREAM[:-2], void, spread("latency", 8))
 
     times, others = brief_results(stream, ())
 
@@ -188,6 +189,17 @@ def test_times_of_a_language_model_are_a_line_each() -> None:
     by_name = {row[0]: row[1:] for row in times.rows}
     assert by_name["time_to_first_token"][0].startswith("10.00 ms ±")
     assert by_name["latency"][2].startswith("about ")
+    assert by_name["inter_token_latency"] == ("—", "—", "—")
     assert not {"time_to_first_token.p50", "latency.p50"} & {row[0] for row in others.rows}
     (only,) = brief_results(result(*STREAM[1:]), ())
     assert only.rows
+
+
+def test_times_that_another_tool_reported_stand_in_the_same_line() -> None:
+    """Of its statistics those that are shown; one that it did not report is not known."""
+    reported = [observed_number("time_to_first_token", 0.02, scope="p50")]
+    times, *_ = brief_results(result(*STREAM[:2], *reported, spread("latency")), ())
+
+    first = next(row for row in times.rows if row[0] == "time_to_first_token")
+    assert first[1].endswith("20.0 ms")
+    assert first[2:] == ("—", "—")

@@ -60,8 +60,12 @@ def brief_results(result: Result, judgements: Sequence[Judgement]) -> Iterator[T
     ]
     unscoped = [m for m in measurements if not m.scope or m.reported_statistic]
     if is_loaded(result) and any(m.metric == "time_to_first_token" for m in unscoped):
-        spread = [m for m in unscoped if isinstance(m.value, Distribution) and m.row.unit == SECONDS]
-        yield from _percentiles(spread)
+        spread = [
+            m
+            for m in unscoped
+            if m.row.unit == SECONDS and (isinstance(m.value, Distribution) or m.reported_statistic)
+        ]
+        yield from _percentiles(result, spread)
         unscoped = [m for m in unscoped if m not in spread or m.metric in requested]
     rows = [row for m in unscoped for row in _rows(result, m, judgements)]
     named = {str(j.constraint.query) for j in judgements}
@@ -72,16 +76,16 @@ def brief_results(result: Result, judgements: Sequence[Judgement]) -> Iterator[T
         yield _table("", tuple(map(_shorten_note, rows)))
 
 
-def _percentiles(measurements: Sequence[Measurement]) -> Iterator[Table]:
+def _percentiles(result: Result, measurements: Sequence[Measurement]) -> Iterator[Table]:
     """Tabulate the percentiles of several times, a line for each time."""
+    names = dict.fromkeys(m.metric for m in measurements)
     rows = [
-        (m.metric, *(_percentile(m.value, statistic, m.row.unit) for statistic in _SHOWN))
-        for m in measurements
-        if isinstance(m.value, Distribution)
+        (name, *(_percentile(result, [m for m in measurements if m.metric == name], p) for p in _SHOWN))
+        for name in names
     ]
     if rows:
         yield make_table(
-            "Times of answers; ± is half of the 95 % interval, about: of too few answers",
+            "Times of answers; ± is half of the 95 % interval, about: not certified",
             ("time", *(f"{statistic}>" for statistic in _SHOWN)),
             rows,
         )
@@ -90,12 +94,19 @@ def _percentiles(measurements: Sequence[Measurement]) -> Iterator[Table]:
 _SHOWN = ("p50", "p90", "p99")
 
 
-def _percentile(times: Distribution, statistic: str, unit: str) -> str:
-    if times.void:
-        return "—"
-    if times.missing(statistic):
-        return about(times, statistic, unit)
-    return estimate_with_half_width(times.statistic(statistic), times.interval(statistic), unit)
+def _percentile(result: Result, measurements: Sequence[Measurement], statistic: str) -> str:
+    """Format a percentile of a time, of its samples or as another tool reported it."""
+    for measurement in measurements:
+        times, unit = measurement.value, measurement.row.unit
+        if isinstance(times, Distribution):
+            if times.void:
+                return "—"
+            if times.missing(statistic):
+                return about(times, statistic, unit)
+            return estimate_with_half_width(times.statistic(statistic), times.interval(statistic), unit)
+        if measurement.reported_statistic == statistic:
+            return _foreign_row(result, measurement)[1]
+    return "—"
 
 
 _STARTING = {"load_time", "first_call"}
