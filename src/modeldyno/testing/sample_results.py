@@ -54,7 +54,7 @@ def a_result(*, name: str = "digits", samples: Iterable[float] = SAMPLES, **chan
             conditions={"load": 0.25, "governor": "performance", "pinned": True},
         ),
         measurements=_measurements(samples),
-        doubts=(Doubt(code="few-samples", seen="8 samples", advice="Give `max_time` more."),),
+        doubts=(Doubt(code="few-samples", seen="8 samples", advice="Give --max-time more."),),
     )
     return replace(result, **changes)
 
