@@ -12,6 +12,7 @@ from pathlib import Path
 from rich.console import Console
 
 import modeldyno
+from modeldyno.base import plugins
 from modeldyno.base.metrics.constraints import Constraint
 from modeldyno.profiling import views
 from modeldyno.reports import terminal
@@ -33,7 +34,8 @@ def main() -> None:
         "    --set batch_size=32 --set threads=1 --require 'latency.p99 <= 5ms'\n",
         style="bold",
     )
-    blocks = views.overview(result, views.ViewOptions(judgements=(bound.judge(result.measurements),)))
+    judgements = (bound.judge(result.measurements),)
+    blocks = views.overview(result, views.ViewOptions(judgements=judgements, knobs=plugins.knobs))
     terminal.print_blocks(blocks, console=console)
     console.save_svg(str(ROOT / "docs" / "profile.svg"), title="modeldyno profile")
 
