@@ -174,8 +174,9 @@ def _report(finished: _FinishedLoad, plan: Plan, since: int) -> Iterator[Measure
     reasons = tuple(map(monitor.session.finish_reason, ending.replies))
     yield from stream_doubts.stream_doubts(window, replace(finished.text_request, reasons=reasons))
     session = monitor.session
+    unseen = [reply for reply in ending.replies if reply.message]  # the first call sent the first one
     yield from stream_doubts.cached_prompts(
-        [(session.cached_tokens(reply), session.prompt_tokens(reply)) for reply in ending.replies]
+        [(session.cached_tokens(reply), session.prompt_tokens(reply)) for reply in unseen]
     )
     if finished.messages == 1:
         yield _REPEATED
