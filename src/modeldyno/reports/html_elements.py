@@ -7,6 +7,7 @@ import re
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from modeldyno.base.metrics.doubt import seriousness
 from modeldyno.base.report.blocks import Align, Block, Heading, Notice, Severity, Table
 from modeldyno.base.report.charts import Bins, Plot
 from modeldyno.base.stats.units import format_axis, join_units_unbroken
@@ -65,8 +66,13 @@ _WRAPPERS = {
 
 
 def _doubts_summary(doubts: Sequence[Block]) -> str:
-    """Open a collapsible list of doubts; its summary is the level of trust, the first, and others' codes."""
-    first, *others = (doubt for doubt in doubts if isinstance(doubt, Notice))
+    """Open a collapsible list of doubts; its summary is the level of trust, the worst, and others' codes.
+
+    A page may have those of several documents in a row, each in its order.
+    """
+    first, *others = sorted(
+        (doubt for doubt in doubts if isinstance(doubt, Notice)), key=lambda doubt: seriousness(doubt.code)
+    )
     codes = ", ".join(dict.fromkeys(doubt.code for doubt in others if doubt.code))
     name = html.escape(trust_name(doubt.code for doubt in (first, *others)))
     summary = _text(f"{first.text.rstrip('.')}; {len(others)} more: {codes}")

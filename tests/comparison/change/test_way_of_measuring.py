@@ -93,6 +93,15 @@ def test_two_loads_are_alike_by_what_they_send() -> None:
     assert not_compared(before, result(load=Load(concurrency=8))) == ["latency.p50", "latency.max"]
 
 
+def test_prompts_of_a_cache_are_another_load() -> None:
+    """A second run with the same prompts is no faster server."""
+    cold = result(load=Load(concurrency=4))
+    warm = replace(cold, doubts=(Doubt(code="cached-prompts", seen="", advice=""),))
+
+    assert not_compared(cold, warm) == ["latency.p50", "latency.max"]
+    assert not_compared(warm, warm) == []
+
+
 def test_the_doubt_names_metrics_and_both_ways() -> None:
     """One doubt for each reason."""
     (doubt,) = measured_alike(QUERIES, result(load=Load(concurrency=4)), result(load=Load(concurrency=8)))[1]

@@ -8,6 +8,7 @@ import pytest
 from tests.engine.data.test_token_prompts import a_tokenizer
 
 import modeldyno
+from modeldyno.base import plugins
 from modeldyno.base.errors import RequestError
 from modeldyno.testing.server import serve_in_subprocess
 
@@ -65,7 +66,7 @@ def test_another_count_of_the_server_is_a_doubt(url: str, tmp_path: Path) -> Non
 
     (doubt,) = (doubt for doubt in result.doubts if doubt.code == "length-differs")
     assert "tokens in a prompt of 200" in doubt.seen
-    assert "`prompt_tokens` by +" in doubt.advice
+    assert doubt.advice.endswith(" more")
 
 
 @pytest.mark.parametrize(
@@ -123,3 +124,18 @@ def test_each_load_of_a_ladder_sends_prompts_of_its_own(tokenizer: Path) -> None
 
     assert two.inputs[0].digest != four.inputs[0].digest
     assert (four["cached_prompt_share"] or 0.0) < 0.01
+
+
+def test_the_length_of_answers_is_asked_for_without_a_tokenizer(url: str) -> None:
+    """Prompts are as long as by default, and the page says so."""
+    result = modeldyno.load(url, output_tokens=3, **FAST)  # type: ignore[arg-type]
+
+    assert result["prompt_tokens"] == 128
+    assert "of 128 words each, for answers of at most 3" in " ".join(str(result).split())
+
+
+@pytest.mark.parametrize("backend", ["remote", "openai"])
+def test_a_length_that_is_none_is_refused_before_anything_is_opened(backend: str) -> None:
+    """As any other setting of a backend is."""
+    with pytest.raises(RequestError, match="The knob output_tokens 'x' is no number of tokens"):
+        plugins.backend(backend).check({"output_tokens": "x"})

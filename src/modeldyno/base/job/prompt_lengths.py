@@ -70,8 +70,8 @@ class Lengths:
         return np.clip(np.rint(drawn), 1, MOST_TOKENS).astype(np.int64)
 
 
-DEFAULT_PROMPT = Lengths(low=128, high=128)
-"""The length of prompts where only that of answers is asked for."""
+WORDS_OF_A_PROMPT = 128
+"""Words of a random prompt whose tokens nobody asks for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,7 @@ class PromptLengths:
     """The tokens of prompts, and of their answers."""
 
     prompt: Lengths | None = None
-    """None: the length of prompts is left to what is sent by default."""
+    """None: each has WORDS_OF_A_PROMPT words."""
     output: Lengths | None = None
     """None: all ask for the same number, the knob `max_tokens`."""
 

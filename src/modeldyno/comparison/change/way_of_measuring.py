@@ -29,6 +29,8 @@ _NO_CALLS = frozenset({"static", "outputs"})
 """Probes that leave no trace in the process: an analysis of a copy, and one call after all others."""
 _NOT_ISOLATED = "not-isolated"
 """The doubt of a Result of the calling process."""
+_CACHED = "cached-prompts"
+"""That of a load whose prompts the server did not compute anew."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,8 +53,11 @@ class WayOfMeasuring:
         """Return how a Result was measured."""
         plan, load = result.job.plan, result.job.load
         calling = any(doubt.code == _NOT_ISOLATED for doubt in result.doubts)
+        cached = any(doubt.code == _CACHED for doubt in result.doubts)
         return cls(
-            load="calls" if load is None else f"a load of {load}",
+            load="calls"
+            if load is None
+            else f"a load of {load}{', its prompts in a cache' if cached else ''}",
             process="the calling process" if calling else "a process of its own",
             probes=f"probes {','.join(sorted(set(result.job.probes) - _NO_CALLS))}",
             profiler=_version(result),

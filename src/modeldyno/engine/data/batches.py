@@ -529,15 +529,7 @@ def _draw_prompts(
         raise RequestError(
             f"`inputs` '{source}' makes prompts, which only a server of a language model takes."
         )
-    if not model.tokenizer:
-        raise RequestError(
-            "Prompts of a number of tokens need the model's tokenizer; give its tokenizer.json, or the "
-            "folder with that, by `tokenizer=DIR`."
-        )
-    lengths = parse_prompt_lengths(source)
-    return token_prompts.make_prompts(
-        lengths, token_prompts.find_tokenizer(model.tokenizer), most=most, seed=seed
-    )
+    return token_prompts.make_prompts(parse_prompt_lengths(source), model.tokenizer, most=most, seed=seed)
 
 
 def _text_requests(path: Path, names: Sequence[str], limit: int) -> TextRequests | None:

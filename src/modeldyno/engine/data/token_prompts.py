@@ -1,5 +1,6 @@
 """Prompts of random words that have exactly as many tokens as asked for, by the model's own tokenizer.
 
+Where only the length of answers is asked for, prompts have as many words as without, and need no tokenizer.
 The tokenizer is a file of the library `tokenizers`, ``tokenizer.json``, as models of Hugging Face have it
 beside their weights. Words are put together until their tokens add up, and each text is counted as a whole.
 """
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.base.errors import MissingExtra, RequestError
-from modeldyno.base.job.prompt_lengths import DEFAULT_PROMPT
+from modeldyno.base.job.prompt_lengths import WORDS_OF_A_PROMPT
 from modeldyno.engine.data.text_requests import write_request
 from modeldyno.models.word_list import WORDS
 
@@ -33,12 +34,17 @@ _LETTER = "a"
 """What fills a text where no word is a single token."""
 
 
-def find_tokenizer(place: str | Path) -> Path:
+def find_tokenizer(place: str) -> Path:
     """Return the file of a tokenizer, or of the one in a folder.
 
     Raises:
-        RequestError: there is none.
+        RequestError: there is none, or no place is given.
     """
+    if not place:
+        raise RequestError(
+            f"Prompts of a number of tokens need the model's tokenizer; give its {FILE}, or the folder with "
+            "that, by `tokenizer=DIR`."
+        )
     path = Path(place).expanduser()
     file = path / FILE if path.is_dir() else path
     if not file.is_file():
@@ -47,38 +53,43 @@ def find_tokenizer(place: str | Path) -> Path:
 
 
 def make_prompts(
-    lengths: PromptLengths, file: Path, *, most: int, seed: int
+    lengths: PromptLengths, place: str, *, most: int, seed: int
 ) -> tuple[list[str], tuple[int, ...]]:
     """Make different prompts of the lengths asked for.
 
     Args:
         lengths: the tokens of prompts, those of the tokenizer's own included, and of answers.
-        file: the tokenizer.
+        place: file or folder of the tokenizer; empty if there is none.
         most: prompts to make; fewer if they are long, but at least FEWEST.
         seed: of words and lengths.
 
     Returns:
-        Texts, or requests that `text_requests.read_request` reads, and the tokens of each prompt.
+        Texts, or requests that `text_requests.read_request` reads, and the tokens of each prompt: of none if
+        they were not counted.
 
     Raises:
-        RequestError: the tokenizer cannot be read, or no text has so few tokens.
+        RequestError: there is no tokenizer, it cannot be read, or no text has so few tokens.
         MissingExtra: the library `tokenizers` is not there.
     """
     import numpy as np  # slow to import
 
     generator = np.random.default_rng(seed)
-    prompt = lengths.prompt or DEFAULT_PROMPT
-    count = min(most, max(FEWEST, int(MOST_TOKENS / prompt.typical)))
-    targets = prompt.draw(count, generator)
-    texts = _texts(_open(file), targets.tolist(), generator, file)
-    if lengths.output is None:
-        return texts, tuple(targets.tolist())
-    limits = lengths.output.draw(count, generator).tolist()
-    requests = [
-        write_request({"prompt": text, "max_tokens": limit})
-        for text, limit in zip(texts, limits, strict=True)
-    ]
-    return requests, tuple(targets.tolist())
+    typical = WORDS_OF_A_PROMPT if lengths.prompt is None else lengths.prompt.typical
+    count = min(most, max(FEWEST, int(MOST_TOKENS / typical)))
+    targets: list[int] = []
+    if lengths.prompt is None:
+        texts = [" ".join(generator.choice(WORDS, WORDS_OF_A_PROMPT)) for _ in range(count)]
+    else:
+        targets = lengths.prompt.draw(count, generator).tolist()
+        file = find_tokenizer(place)
+        texts = _texts(_open(file), targets, generator, file)
+    if lengths.output is not None:
+        limits = lengths.output.draw(count, generator).tolist()
+        texts = [
+            write_request({"prompt": text, "max_tokens": limit})
+            for text, limit in zip(texts, limits, strict=True)
+        ]
+    return texts, tuple(targets)
 
 
 def _open(file: Path) -> Any:

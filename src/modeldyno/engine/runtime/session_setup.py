@@ -343,11 +343,12 @@ def _prompt_tokens(session: Session, output: Any, target: int) -> Iterator[Event
     if isinstance(session, ServedSession) and (count := session.prompt_tokens(output)) >= 0:
         yield observed_number("prompt_tokens", count)
         if target and abs(count - target) > _LENGTH_TOLERANCE * target:
+            change = f"{abs(target - count):,} {'fewer' if count > target else 'more'}"
             yield Doubt(
                 code="length-differs",
                 seen=f"the server counts {count:,} tokens in a prompt of {target:,}",
                 advice="its chat template adds tokens, or its tokenizer is another one: give that with "
-                f"`tokenizer`, or change `prompt_tokens` by {target - count:+,}",
+                f"`tokenizer=DIR`, or ask for {change}",
             )
 
 

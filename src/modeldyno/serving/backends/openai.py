@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from modeldyno.base import plugins
 from modeldyno.base.errors import RequestError
 from modeldyno.base.job.knob import Knob
-from modeldyno.base.job.prompt_lengths import OUTPUT_TOKENS, PROMPT_TOKENS, TOKENIZER
+from modeldyno.base.job.prompt_lengths import OUTPUT_TOKENS, PROMPT_TOKENS, TOKENIZER, lengths_of_knobs
 from modeldyno.base.system.prometheus_samples import parse_samples
 from modeldyno.engine.interfaces.request_target import Endpoint
 from modeldyno.models.interface import Form
@@ -64,7 +64,8 @@ knobs = (
 
 
 def check(config: Mapping[str, KnobValue]) -> None:
-    """Refuse an empty command, or one without a port."""
+    """Refuse an empty command, one without a port, and lengths that are none."""
+    lengths_of_knobs(config)
     base.choose_ports(config, _CONVENTIONAL_PORTS)
     command = _command_words(
         str(config.get("command", _DEFAULT_COMMAND)), {"host": "", "port": "", "model": ""}

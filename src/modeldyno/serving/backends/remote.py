@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from modeldyno.base import plugins
 from modeldyno.base.errors import RequestError
 from modeldyno.base.job.knob import BATCH_SIZE, Knob
-from modeldyno.base.job.prompt_lengths import OUTPUT_TOKENS, PROMPT_TOKENS, TOKENIZER
+from modeldyno.base.job.prompt_lengths import OUTPUT_TOKENS, PROMPT_TOKENS, TOKENIZER, lengths_of_knobs
 from modeldyno.base.system.process_tree import ancestors
 from modeldyno.engine.environment.listening import serving_process
 from modeldyno.engine.interfaces.request_target import Endpoint
@@ -126,7 +126,8 @@ knobs = (*(knob for group in _KNOBS.values() for knob in group), BATCH_SIZE)
 
 
 def check(config: Mapping[str, KnobValue]) -> None:
-    """Refuse body and bodies together, and files that cannot be read."""
+    """Refuse body and bodies together, files that cannot be read, and lengths that are none."""
+    lengths_of_knobs(config)
     if all(name in config for name in _BODIES):
         raise RequestError("The knobs body and bodies exclude each other; give one of them.")
     _bodies(config)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno.base.errors import RequestError, UnknownName
 from modeldyno.base.job.input_spec import BATCH, InputSpec
+from modeldyno.base.job.prompt_lengths import WORDS_OF_A_PROMPT
 from modeldyno.base.result.request_outcome import RequestOutcome
 from modeldyno.engine.data import text_requests
 from modeldyno.engine.interfaces.request_target import BrokenStream, ServerInfo, Transport
@@ -250,6 +251,6 @@ def inputs(reply: Reply | None, endpoint: Endpoint) -> tuple[InputSpec, ...]:
     return (PROMPT_INPUT,)
 
 
-WORDS = 128
-"""Default length of a random prompt."""
-PROMPT_INPUT = InputSpec(name=PROMPT, shape=(BATCH,), dtype="string", low=WORDS, high=WORDS)
+PROMPT_INPUT = InputSpec(
+    name=PROMPT, shape=(BATCH,), dtype="string", low=WORDS_OF_A_PROMPT, high=WORDS_OF_A_PROMPT
+)

@@ -52,7 +52,7 @@ def cached_prompts(counts: Sequence[tuple[int, int]]) -> Iterator[Measurement | 
         yield Doubt(
             code="cached-prompts",
             seen=f"the server had {share:.0%} of the prompts' tokens from earlier requests, as "
-            f"{len(counted):,} answers say: their first tokens came sooner than those of new prompts",
+            f"{len(counted):,} answers say: their first tokens may have come sooner",
             advice="send prompts that it has not seen, with another `seed`, or restart it; if your users' "
             "prompts begin alike, give theirs with `inputs`",
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeldyno.base.job.input_spec import format_shape
-from modeldyno.base.job.prompt_lengths import DEFAULT_PROMPT, SCHEME, parse_prompt_lengths
+from modeldyno.base.job.prompt_lengths import SCHEME, WORDS_OF_A_PROMPT, parse_prompt_lengths
 from modeldyno.base.job.static_options import Mode
 from modeldyno.base.metrics.doubt import EXPECTED
 from modeldyno.base.report.blocks import Table, shorten
@@ -155,7 +155,8 @@ def _origin(source: str) -> str:
         return f"from {source}"
     lengths = parse_prompt_lengths(source)
     answers = "" if lengths.output is None else f", for answers of at most {lengths.output}"
-    return f"of {lengths.prompt or DEFAULT_PROMPT} tokens each{answers}"
+    size = f"{WORDS_OF_A_PROMPT} words" if lengths.prompt is None else f"{lengths.prompt} tokens"
+    return f"of {size} each{answers}"
 
 
 def _value_range(spec: InputSpec) -> str:
