@@ -35,7 +35,7 @@ FIELDS = frozenset(
 KNOBS = frozenset(
     {
         "batch_size", "compile", "device", "extra", "launch", "max_tokens", "program",
-        "prompt_tokens", "server", "threads", "tokenizer",
+        "server", "threads", "tokenizer",
     }
 )  # fmt: skip
 """Knobs of a backend that messages name with a value."""
