@@ -18,6 +18,7 @@ from modeldyno.base.metrics.measurement import Distribution, Measurement
 from modeldyno.base.metrics.measurement_plan import Plan
 from modeldyno.base.result.result import Failure
 from modeldyno.engine.interfaces.probe import ProbeContext
+from modeldyno.serving.load.request_log import PieceTimes
 from modeldyno.serving.probes import load as probe
 from modeldyno.serving.probes import load_monitor
 from modeldyno.testing.fakes import a_model
@@ -36,7 +37,7 @@ def with_first_tokens(records: Records) -> Records:
     noise = np.random.default_rng(3).exponential(0.003, (2, len(records)))
     cohorts = np.unique(records.due, return_inverse=True)[1]
     firsts = records.due + ((0.042 + noise[0, cohorts] + noise[1]) * 1e9).astype(np.int64)
-    return replace(records, pieces=tuple(zip(firsts.tolist(), records.end.tolist(), strict=True)))
+    return replace(records, pieces=PieceTimes.of([*zip(firsts.tolist(), records.end.tolist(), strict=True)]))
 
 
 def probed(

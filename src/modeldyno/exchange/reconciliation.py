@@ -280,9 +280,8 @@ def _times(records: Records, report: ForeignLoad) -> dict[str, Distribution]:
     spreads = {"service_time": Distribution.of((fine.end - fine.sent) * NANO)}
     if report.requests and _has_due_times(report):
         spreads["latency"] = Distribution.of((fine.end - fine.due) * NANO)
-    if fine.pieces and all(fine.pieces):
-        first = load_numpy().array([pieces[0] for pieces in fine.pieces])
-        spreads["time_to_first_token"] = Distribution.of((first - fine.sent) * NANO)
+    if fine.pieces is not None and fine.pieces.counts.all():
+        spreads["time_to_first_token"] = Distribution.of((fine.pieces.first() - fine.sent) * NANO)
     assert spreads.keys() <= METRICS.keys()
     return spreads
 

@@ -24,7 +24,7 @@ from modeldyno.base.job.probe_options import (
 )
 from modeldyno.base.job.prompt_lengths import SCHEME, parse_prompt_lengths
 from modeldyno.base.job.static_options import HERE, Mode, StaticOptions, parse_vary
-from modeldyno.base.metrics.constraints import Constraint, latency_within
+from modeldyno.base.metrics.constraints import Constraint, bounds_of_answers
 from modeldyno.base.metrics.measurement_plan import Plan
 from modeldyno.base.metrics.metric import canonical_statistic, fraction_of
 from modeldyno.base.result.cost import Price, check_price
@@ -184,7 +184,7 @@ class Request:
         return replace(first, name=own, beside=tuple(beside))
 
     def _checked_load(self, backend: str, constraints: Iterable[Constraint]) -> Load | None:
-        """Return the load, with the latency up to which an answer counts as good, from the constraints."""
+        """Return the load, with the times up to which an answer counts as good, from the constraints."""
         if not plugins.serves(backend):
             if self.load is not None:
                 raise RequestError(
@@ -193,7 +193,9 @@ class Request:
                 )
             return None
         load = self.load or Load()
-        return load if load.within is not None else replace(load, within=latency_within(constraints))
+        if load.times_of_good_answers:
+            return load
+        return load.with_good_answers(bounds_of_answers(constraints))
 
     def _check_unused_knobs(self, knobs: Iterable[Knob]) -> None:
         """Refuse knobs that only running the model would use; the batch size is no such knob."""

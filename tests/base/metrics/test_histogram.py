@@ -24,12 +24,20 @@ def test_every_sample_is_counted_once(samples: list[float]) -> None:
         assert len(bins.counts) == len(bins.edges) - 1 <= BINS + 1
 
 
-@pytest.mark.parametrize(
-    "samples", [[1e-3] * 5, [1e-3] * 100, [0.0] * 10 + [1.0] * 30], ids=("few", "equal", "zero")
-)
+@pytest.mark.parametrize("samples", [[1e-3] * 5, [1e-3] * 100, [0.0] * 40], ids=("few", "equal", "zeros"))
 def test_no_shape_gives_no_histogram(samples: list[float]) -> None:
-    """Few samples, equal ones, or such as reach down to zero have no shape to draw."""
+    """Few samples, or equal ones, have no shape to draw."""
     assert histogram(of(samples)) is None
+
+
+def test_gaps_of_nothing_are_in_the_first_of_even_bins() -> None:
+    """Pieces that arrive together have no time between them; the ratio of the others to that is no scale."""
+    bins = histogram(of([0.0] * 30 + [n * 1e-4 for n in range(1, 71)]))
+
+    assert bins is not None
+    assert bins.even
+    assert bins.edges[0] == 0.0
+    assert bins.counts[0] >= 30
 
 
 def test_edges_are_round() -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from tests.serving.load.test_request_log import times_of_pieces
 
 from modeldyno.base.job.load_spec import Arrivals, Load
 from modeldyno.base.metrics.measurement import CLIENT_LIMITED, SATURATED, Distribution, Measurement
@@ -17,6 +18,7 @@ from modeldyno.profiling import latency_breakdown
 from modeldyno.serving.load import load_analysis
 from modeldyno.serving.load.request_log import (
     COLUMNS,
+    PieceTimes,
     Records,
     empty_records,
     join_records,
@@ -43,12 +45,12 @@ def records(due: Any, service: Any, *, lag: Any = 0, **columns: Any) -> Records:
         "first": sent,
         "end": sent + np.asarray(service, dtype=np.int64),
     }
-    pieces = columns.pop("pieces", ())
+    pieces = columns.pop("pieces", None)
     filled = {
         name: np.broadcast_to(np.asarray(moments.get(name, columns.get(name, 0)), dtype), times.shape)
         for name, dtype in COLUMNS.items()
     }
-    return Records(**filled, pieces=pieces)
+    return Records(**filled, pieces=pieces if pieces is None else PieceTimes.of(pieces))
 
 
 def window(records: Records, load: Load = OPEN, seconds: float = 10, **more: Any) -> SteadyWindow:
@@ -342,7 +344,7 @@ def streamed(tokens: int, each: int = 4) -> Records:
     return Records(
         **{name: getattr(plain, name) for name in COLUMNS if name != "first"},
         first=due + 10 * MILLI,
-        pieces=pieces,
+        pieces=PieceTimes.of(pieces),
     )
 
 
@@ -358,6 +360,43 @@ def test_a_piece_is_a_token_only_where_the_counts_agree() -> None:
     assert spread(several["time_per_output_token"]).statistic("p50") == pytest.approx(0.005)
 
 
+def test_an_answer_is_good_if_it_keeps_every_bound() -> None:
+    """Of its first token, of its tokens and of its whole; what came whole has its first token at its end."""
+    stream = streamed(4)
+    late = stream.due + np.where(np.arange(100) % 4 == 0, 20 * MILLI, 0)  # their first token takes 30 ms
+    slow = replace(stream, due=stream.due - (late - stream.due), sent=stream.sent - (late - stream.due))
+    load = Load(concurrency=1, also_within={"time_to_first_token": 0.02, "time_per_output_token": 0.011})
+    good = measured(window(slow, load=load))["goodput"].value
+    assert good == pytest.approx(7.5, abs=0.2)
+    assert measured(window(slow, load=replace(load, within=0.03)))["goodput"].value == 0
+    pace = load.with_good_answers({"time_per_output_token": 0.009})
+    assert measured(window(slow, load=pace))["goodput"].value == 0
+    whole = replace(slow, pieces=None)
+    assert measured(window(whole, load=load))["goodput"].value == 0
+    assert measured(window(whole, load=pace))["goodput"].value == pytest.approx(10, abs=0.2)
+
+
+def test_tokens_are_told_for_each_user() -> None:
+    """Those after the first over their time; the latency is spread over all of them."""
+    measurements = measured(window(streamed(4)))
+    assert spread(measurements["user_token_rate"]).statistic("p50") == pytest.approx(100)
+    assert spread(measurements["normalized_latency"]).statistic("p50") == pytest.approx(0.01)
+
+
+def test_gaps_are_in_the_order_of_time_and_in_blocks_that_no_answer_outlasts() -> None:
+    """Two streams at once share what slows the server, so their gaps are not independent."""
+    stream = streamed(4)
+    both = join_records([stream, stream])
+    gaps = spread(measured(window(both))["inter_token_latency"])
+    assert len(gaps.blocks[0]) == 64
+    assert sum(gaps.blocks[0]) == len(gaps) == 600
+    slower = 10 * MILLI + np.arange(100) % 2 * MILLI
+    pieces = np.stack([stream.due, stream.due + slower, stream.due + 2 * slower], axis=1).tolist()
+    twice = replace(stream, pieces=PieceTimes.of(pieces), tokens=stream.tokens - 1)
+    few = spread(measured(window(join_records([twice] * 8)))["inter_token_latency"])
+    assert few.effective_size("p50") < len(few) / 3
+
+
 def test_a_stream_whose_tokens_are_not_told_has_pieces_alone() -> None:
     """Without a count of tokens there is no time of one; one piece has no gap."""
     assert "time_per_output_token" not in measured(window(streamed(-1)))
@@ -367,11 +406,11 @@ def test_a_stream_whose_tokens_are_not_told_has_pieces_alone() -> None:
 def test_the_first_token_is_the_first_piece_and_not_the_first_byte() -> None:
     """A role that comes before the prompt is read is no token; an answer without tokens has no first one."""
     stream = streamed(4)
-    early = replace(stream, first=stream.sent, pieces=((), *stream.pieces[1:]))
+    early = replace(stream, first=stream.sent, pieces=PieceTimes.of([(), *times_of_pieces(stream)[1:]]))
     first = spread(measured(window(early))["time_to_first_token"])
     assert len(first) == 99
     assert first.statistic("min") == pytest.approx(0.01)
-    empty = replace(stream, pieces=((),) * 100)
+    empty = replace(stream, pieces=PieceTimes.of([()] * 100))
     assert not {"time_to_first_token", "inter_chunk_latency"} & set(measured(window(empty)))
 
 
@@ -402,16 +441,16 @@ def test_joined_records_are_in_the_order_of_their_ends() -> None:
     both = join_records([one, other])
     assert both.end.tolist() == [15, 21, 50]
     assert both.driver.tolist() == [0, 1, 0]
-    assert both.pieces == ((2,), (3,), (1,))
+    assert times_of_pieces(both) == [(2,), (3,), (1,)]
     assert len(join_records([])) == len(empty_records()) == 0
-    assert join_records([records([1], [1])]).pieces == ()
+    assert join_records([records([1], [1])]).pieces is None
 
 
 def test_records_without_pieces_stay_in_step_with_those_that_have_some() -> None:
     """While nothing comes of a stream but failures, a driver tells of no pieces at all."""
     both = join_records([records([0, 1], [9, 5]), records([2], [1], pieces=((3,),))])
     assert both.end.tolist() == [3, 6, 9]
-    assert both.pieces == ((3,), (), ())
+    assert times_of_pieces(both) == [(3,), (), ()]
 
 
 def test_outcomes_have_words() -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from modeldyno.base.result.request_outcome import RequestOutcome
 from modeldyno.base.result.trace_data import LoadSecond
-from modeldyno.serving.load.load_seconds import load_seconds
-from modeldyno.serving.load.request_log import COLUMNS, Records, empty_records, join_records
+from modeldyno.serving.load.load_seconds import load_seconds, slowest_answers
+from modeldyno.serving.load.request_log import COLUMNS, PieceTimes, Records, empty_records, join_records
 
 SECOND = 1_000_000_000
 
@@ -34,6 +36,28 @@ def test_answers_and_failures_are_told_by_the_second_in_which_they_ended() -> No
     assert rows[0].p50 == pytest.approx(0.1)
     assert rows[0].p99 == pytest.approx(0.3)
     assert rows[1] == LoadSecond(at=1.0, answered=0, failed=0)
+
+
+def test_tokens_are_told_by_the_second_in_which_their_piece_came() -> None:
+    """And first tokens by theirs; the slowest answers are kept with what they waited for."""
+    ok = RequestOutcome.OK
+    log = replace(
+        a_log((0.0, 0.9, ok), (0.1, 2.5, ok), (0.2, 0.8, ok), (0.0, 0.5, RequestOutcome.SERVER_ERROR)),
+        tokens=np.array([-1, 1, 2, 8], "int32"),  # in the order of their ends
+        pieces=PieceTimes.of(
+            [(), (), (7 * SECOND + SECOND // 2,), tuple(7 * SECOND + n * SECOND // 2 for n in (1, 3))]
+        ),
+    )
+    log = replace(log, sent=log.due + SECOND // 20)
+
+    rows, slowest = load_seconds(log), slowest_answers(log)
+
+    assert [row.tokens for row in rows] == [2 + 4, 4, 0]
+    assert [row.first_token for row in rows] == [pytest.approx(0.4), None, None]
+    assert [(answer.tokens, round(answer.at, 3)) for answer in slowest] == [(8, 0.1), (2, 0.0)]
+    first = slowest[0]
+    assert (first.lag, first.first_token, first.further) == pytest.approx((0.05, 0.35, 2.0))
+    assert slowest_answers(a_log((0.0, 0.9, ok))) == slowest_answers(empty_records()) == ()
 
 
 def test_a_long_load_has_longer_rows() -> None:

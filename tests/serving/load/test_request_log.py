@@ -11,6 +11,7 @@ import pytest
 from modeldyno.serving.load.request_log import (
     COLUMNS,
     FilteredRecords,
+    PieceTimes,
     Records,
     empty_records,
     sample_records,
@@ -27,7 +28,16 @@ def requests(count: int, *, pieces: int = 0, batch: int = 8) -> Records:
     columns: dict[str, Any] = {name: np.zeros(count, dtype) for name, dtype in COLUMNS.items()}
     columns |= {"due": number * 1_000_000, "sent": number * 1_000_000 + 10, "message": number}
     columns["end"] = (number // batch + 1) * batch * 1_000_000
-    return Records(**columns, pieces=tuple(range(n, n + pieces) for n in range(count)) if pieces else ())  # type: ignore[misc]
+    return Records(
+        **columns, pieces=PieceTimes.of([range(n, n + pieces) for n in range(count)]) if pieces else None
+    )
+
+
+def times_of_pieces(records: Records) -> list[tuple[int, ...]]:
+    """Give the times of each answer's pieces."""
+    pieces = records.pieces
+    assert pieces is not None
+    return [tuple(times.tolist()) for times in np.split(pieces.times, pieces.ends[:-1])]
 
 
 @dataclass
@@ -60,7 +70,7 @@ def test_what_is_not_too_much_is_given_whole() -> None:
     for size in (1000, 170):
         sample = sample_records(Cut(whole, size))
         assert sample.message.tolist() == list(range(1000))
-        assert sample.pieces == whole.pieces
+        assert times_of_pieces(sample) == times_of_pieces(whole)
     assert len(sample_records(Cut(empty_records(), 10))) == len(sample_records(empty_records())) == 0
 
 
@@ -72,7 +82,7 @@ def test_pieces_are_kept_in_step_with_parts_that_have_none() -> None:
             yield requests(3)
             yield requests(2, pieces=1)
 
-    assert [tuple(each) for each in sample_records(Mixed()).pieces] == [(), (), (), (0,), (1,)]
+    assert times_of_pieces(sample_records(Mixed())) == [(), (), (), (0,), (1,)]
 
 
 @pytest.mark.parametrize("size", [100_000, 7_000])
@@ -100,4 +110,15 @@ def test_streams_are_sampled_by_their_pieces() -> None:
     assert sampling_step(whole, 1000) == 10
     sample = sample_records(whole, most=1000)
     assert 90 <= len(sample) <= 106
-    assert all(sample.pieces[i] == whole.pieces[n] for i, n in enumerate(sample.message))
+    pieces, of_all = times_of_pieces(sample), times_of_pieces(whole)
+    assert all(pieces[i] == of_all[n] for i, n in enumerate(sample.message))
+
+
+def test_gaps_are_between_the_pieces_of_one_answer() -> None:
+    """Each with when it ended, whatever answers without pieces stand between."""
+    pieces = PieceTimes.of([(), (1, 3), (), (10,), (20, 25, 27), ()])
+    gaps, when = pieces.gaps()
+    assert (gaps.tolist(), when.tolist()) == ([2, 5, 2], [3, 25, 27])
+    assert pieces.first().tolist() == [0, 1, 0, 10, 20, 0]
+    assert pieces.last().tolist() == [0, 3, 0, 10, 27, 0]
+    assert PieceTimes.of(()).gaps()[0].size == 0

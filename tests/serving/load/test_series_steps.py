@@ -12,7 +12,7 @@ import pytest
 from modeldyno.base.job.job import Job
 from modeldyno.base.job.load_spec import Arrivals, Load
 from modeldyno.base.job.model_ref import ModelRef
-from modeldyno.base.metrics.constraints import Answer, Constraint, Verdict, latency_within
+from modeldyno.base.metrics.constraints import Answer, Constraint, Verdict, bounds_of_answers
 from modeldyno.base.metrics.doubt import Doubt
 from modeldyno.base.metrics.measurement import Distribution, Interval, Measurement
 from modeldyno.base.metrics.metric import Query
@@ -346,5 +346,5 @@ def test_the_latency_of_good_answers_is_the_smallest_bound() -> None:
     """Of the whole, and not of a part, another metric or a lower bound."""
     texts = ("latency.p50 <= 2s", "latency.p99 <= 1s", "latency.p99@b <= 1ms", "latency.p50 >= 1us")
 
-    assert latency_within(map(Constraint.parse, texts)) == 1.0
-    assert latency_within((Constraint.parse("error_rate <= 1%"),)) is None
+    assert bounds_of_answers(map(Constraint.parse, texts)) == {"latency": 1.0}
+    assert not bounds_of_answers((Constraint.parse("error_rate <= 1%"),))

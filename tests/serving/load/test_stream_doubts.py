@@ -40,14 +40,14 @@ def test_what_was_asked_and_came_raises_no_doubt() -> None:
 
 def test_nothing_is_said_where_nothing_was_asked() -> None:
     """Requests of other protocols, embeddings, and a load without an answer."""
-    assert not doubts(answers(-1, pieces=()), TextRequest())
-    assert not doubts(answers(-1, pieces=()), TextRequest(tokens=(0, 0)))
+    assert not doubts(answers(-1, pieces=None), TextRequest())
+    assert not doubts(answers(-1, pieces=None), TextRequest(tokens=(0, 0)))
     failed = answers(-1, outcome=RequestOutcome.TIMEOUT)
     assert not doubts(failed, TextRequest(streamed=True, tokens=(16,)))
 
 
 @pytest.mark.parametrize(
-    ("pieces", "missing", "known"), [((), 4, "not known"), (((1,), (), (3,), (4,)), 1, "of the others")]
+    ("pieces", "missing", "known"), [(None, 4, "not known"), (((1,), (), (3,), (4,)), 1, "of the others")]
 )
 def test_answers_that_come_whole_are_told(pieces: object, missing: int, known: str) -> None:
     """With how many, and what is not known for it."""

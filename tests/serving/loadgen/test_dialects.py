@@ -12,6 +12,7 @@ from modeldyno.base.job.load_spec import Load
 from modeldyno.base.result.request_outcome import RequestOutcome
 from modeldyno.engine.interfaces.request_target import Endpoint
 from modeldyno.serving.clients import http, openai
+from modeldyno.serving.load.request_log import PieceTimes
 from modeldyno.testing.server import serve_in_subprocess
 from modeldyno.testing.server_dialects import DIALECTS
 
@@ -65,14 +66,15 @@ def test_a_dialect_is_timed_as_its_server_has_it(
     assert set(records.outcome) == {RequestOutcome.OK}
     assert set(records.tokens) == {TOKENS if dialect.counted else -1}
     written = -(-TOKENS // dialect.together) if dialect.pieces is None else dialect.pieces
-    assert [len(pieces) for pieces in records.pieces or ((),) * REQUESTS] == [written] * REQUESTS
+    pieces = records.pieces or PieceTimes.of([()] * REQUESTS)
+    assert pieces.counts.tolist() == [written] * REQUESTS
     client = openai if dialect.endpoint else http
     assert {client.finish_reason(reply) for reply in ran.replies} == {dialect.reason}
     if dialect.endpoint:
         assert all(openai.arrays(reply)["text"].size for reply in ran.replies)
     if written:
-        first = np.array([pieces[0] for pieces in records.pieces]) - truth.first
-        last = np.array([pieces[-1] for pieces in records.pieces]) - truth.end
+        first = pieces.first() - truth.first
+        last = pieces.last() - truth.end
         assert (first >= 0).all()
         assert (last >= 0).all()
         assert min(first) < LATE

@@ -43,7 +43,7 @@ def test_no_rows_are_no_records() -> None:
     """And of no stream."""
     rows = record_frames.decode_rows(b"", b"", 1)
     assert len(rows) == 0
-    assert rows.pieces == ()
+    assert rows.pieces is None
 
 
 def test_an_order_comes_back_as_it_was() -> None:

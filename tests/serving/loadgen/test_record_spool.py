@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.serving.load.test_request_log import times_of_pieces
 
 from modeldyno.base.errors import RunFailed
 from modeldyno.base.result.request_outcome import RequestOutcome
-from modeldyno.serving.load.request_log import COLUMNS, Records, empty_records, join_records
+from modeldyno.serving.load.request_log import COLUMNS, PieceTimes, Records, empty_records, join_records
 from modeldyno.serving.loadgen import record_spool
 from modeldyno.serving.loadgen.record_spool import RecordSpool, write_records
 
@@ -32,13 +33,13 @@ def block(first: int, count: int, *, streamed: bool = False) -> Records:
         name: (number * (k + 1)).astype(t) for k, (name, t) in enumerate(COLUMNS.items())
     }
     columns |= {"end": number, "outcome": (number % len(RequestOutcome)).astype("uint8")}
-    pieces = tuple(tuple(range(n, n + 4)) if n % 3 == 0 else () for n in number.tolist()) if streamed else ()
-    return Records(**columns, pieces=pieces)
+    pieces = [range(n, n + 4) if n % 3 == 0 else () for n in number.tolist()]
+    return Records(**columns, pieces=PieceTimes.of(pieces) if streamed else None)
 
 
 def same(one: Records, other: Records) -> bool:
     """Say whether nothing differs."""
-    pieces = [each.pieces or ((),) * len(each) for each in (one, other)]
+    pieces = [each.pieces and times_of_pieces(each) for each in (one, other)]
     alike = all((getattr(one, name) == getattr(other, name)).all() for name in COLUMNS)
     return len(one) == len(other) and alike and pieces[0] == pieces[1]
 
@@ -171,7 +172,7 @@ def test_an_exported_file_is_complete(tmp_path: Path, suffix: str, streamed: boo
         written = [RequestOutcome(each).word for each in column] if (suffix, name)[1] == "outcome" else column
         assert exported[name] == (column if suffix == ".npz" else written), name
     if streamed:
-        assert exported["pieces"][1000:] == [len(each) for each in whole.pieces][1000:]
+        assert exported["pieces"][1000:] == [len(each) for each in times_of_pieces(whole)][1000:]
         assert exported["first_piece"][2001:2004] == [2001, 0, 0]
         assert exported["last_piece"][2001:2004] == [2004, 0, 0]
 

@@ -112,14 +112,22 @@ def test_loads_of_a_language_model_show_tokens_and_first_tokens() -> None:
         an_answer("token_rate", 960.0),
         an_answer("time_to_first_token.p50", 0.02),
         an_answer("time_to_first_token.p99", 0.04),
-        an_answer("inter_token_latency.p50", 0.005),
+        an_answer("time_per_output_token.p50", 0.005),
+        an_answer("inter_chunk_latency.p99", 0.009),
     )
+    paces = (an_answer("user_token_rate.p50", 200.0), an_answer("user_token_rate.p50", 240.0))
     plain = LoadCurve(knob="concurrency", rungs=(rung(1), rung(4)))
-    rungs = tuple(replace(each, answers=(*each.answers, *tokens)) for each in plain.rungs)
-    titles = [picture.title for picture in pictures(replace(plain, rungs=rungs))]
-    assert titles[:4] == [
-        "Throughput by load", "Tokens by load", "Time to the first token by load", "Latency by load"
+    rungs = tuple(
+        replace(each, answers=(*each.answers, *tokens, pace))
+        for each, pace in zip(plain.rungs, paces, strict=True)
+    )
+    drawn = [*pictures(replace(plain, rungs=rungs))]
+    assert [picture.title for picture in drawn[:4]] == [
+        "Tokens of all users against those of one", "Tokens by load", "Time to the first token by load",
+        "Latency by load",
     ]  # fmt: skip
+    assert isinstance(drawn[0], Plot)
+    assert drawn[0].series[0].labels == ("concurrency 1", "concurrency 4")
     assert not any("oken" in picture.title for picture in pictures(plain))
     (table,) = (
         block
@@ -127,12 +135,8 @@ def test_loads_of_a_language_model_show_tokens_and_first_tokens() -> None:
         if isinstance(block, Table) and "Tokens" in block.title
     )
     assert [cell.split(" \u00b1")[0] for cell in table.rows[1]] == [
-        "4",
-        "960/s",
-        "20 ms",
-        "40 ms",
-        "5.0 ms",
-    ]
+        "4", "960/s", "240/s", "20 ms", "40 ms", "5.0 ms", "9.0 ms",
+    ]  # fmt: skip
     assert not any(isinstance(block, Table) and "Tokens" in block.title for block in page(plain))
 
 

@@ -90,14 +90,25 @@ class TestLadder:
         )  # fmt: skip
         assert rows["16"][5:] == ("broken", "")
 
-    def test_the_sentence_tells_the_knee_and_the_most(self) -> None:
-        """With what the server gives there."""
-        clause = describe_load_curve(a_ladder())
-
-        assert clause.startswith(
-            "The knee is at concurrency 4 (between 2 and 8), with 400/s and a median of 9.0"
+    def test_the_sentence_tells_the_knee_and_what_the_server_gives_there(self) -> None:
+        """The most, too, unless that is at the knee."""
+        assert describe_load_curve(a_ladder()) == (
+            "The knee is at concurrency 4 (between 2 and 8), with 400/s and a median of 9.0 ms."
         )
-        assert "at most 400/s" in clause
+
+    def test_the_sentence_about_a_language_model_is_of_tokens(self) -> None:
+        """In all, for each user, and the first; the most only where that is elsewhere."""
+        curve = a_ladder()
+        tokens = (
+            an_answer("token_rate", 960.0),
+            an_answer("user_token_rate.p50", 240.0),
+            an_answer("time_to_first_token.p50", 0.02),
+        )
+        rungs = tuple(replace(each, answers=(*each.answers, *tokens)) for each in curve.rungs)
+        assert describe_load_curve(replace(curve, rungs=rungs)) == (
+            "The knee is at concurrency 4 (between 2 and 8), with 960 tokens/s in all and 240 tokens/s for "
+            "each user, the first after 20.0 ms (median)."
+        )
 
     def test_a_ladder_without_a_knee_says_so(self) -> None:
         """Nor does one that measured nothing pretend to."""

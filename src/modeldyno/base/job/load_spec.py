@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from modeldyno.base.errors import RequestError, UnknownName
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _FREE_FAILURES = 3
 """Consecutive failed requests after which a slot does not pause yet."""
@@ -60,6 +64,8 @@ class Load:
     """Time from sending a request to giving it up."""
     within: float | None = None
     """Latency up to which an answer counts as good."""
+    also_within: dict[str, float] = field(default_factory=dict)
+    """Its other times up to which it does, by metric, such as ``time_to_first_token``."""
     retries: int = 0
     """Retries of a request that was refused, rejected, or lost before any answer; each is counted."""
     drivers: int = 1
@@ -83,6 +89,16 @@ class Load:
     def closed(self) -> bool:
         """Whether the server sets the pace."""
         return self.arrivals is Arrivals.CLOSED
+
+    @property
+    def times_of_good_answers(self) -> dict[str, float]:
+        """Up to which times an answer counts as good, by metric; empty: nothing is said of that."""
+        return {**({} if self.within is None else {"latency": self.within}), **self.also_within}
+
+    def with_good_answers(self, times: Mapping[str, float]) -> Load:
+        """Return the load with other times up to which an answer counts as good."""
+        others = {metric: seconds for metric, seconds in times.items() if metric != "latency"}
+        return replace(self, within=times.get("latency"), also_within=others)
 
     def longest(self, max_time: float) -> float:
         """Return the seconds that it may take, warm-up included, where a measurement may take `max_time`."""
@@ -126,7 +142,10 @@ def _contradictions(load: Load) -> tuple[tuple[bool, str], ...]:
     """Return each condition that must not hold, with its message."""
     paced = load.arrivals not in {Arrivals.CLOSED, Arrivals.TRACE}
     arriving = load.arrivals is Arrivals.SEQUENCES
-    positive = {"rate": load.rate, "duration": load.duration, "timeout": load.timeout, "within": load.within}
+    positive = {
+        "rate": load.rate, "duration": load.duration, "timeout": load.timeout, "within": load.within,
+        **load.also_within,
+    }  # fmt: skip
     counted = {
         "concurrency": load.concurrency, "requests": load.requests, "burst": load.burst,
         "drivers": load.drivers,

@@ -247,10 +247,21 @@ def worst_verdict(judgements: Iterable[Judgement]) -> Verdict:
     return Verdict.UNDECIDED if Verdict.UNDECIDED in verdicts else Verdict.HELD
 
 
-def latency_within(bounds: Iterable[Constraint]) -> float | None:
-    """Return the latency in seconds up to which an answer counts as good; None if no bound limits it."""
-    latency = (c for c in bounds if c.query.metric == "latency" and not c.query.scope and c.at_most)
-    return min((c.bound for c in latency), default=None)
+TIMES_OF_AN_ANSWER = (
+    "latency", "service_time", "time_to_first_token", "first_token_service_time", "time_per_output_token",
+    "normalized_latency",
+)  # fmt: skip
+"""Metrics of which each answer to a request has one value, in seconds."""
+
+
+def bounds_of_answers(bounds: Iterable[Constraint]) -> dict[str, float]:
+    """Return up to which times an answer counts as good, by metric: those that some bound limits."""
+    limits: dict[str, float] = {}
+    for bound in bounds:
+        metric = bound.query.metric
+        if metric in TIMES_OF_AN_ANSWER and not bound.query.scope and bound.at_most:
+            limits[metric] = min(bound.bound, limits.get(metric, bound.bound))
+    return limits
 
 
 def check_kind(query: Query) -> None:

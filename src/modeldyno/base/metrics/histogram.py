@@ -38,9 +38,9 @@ def histogram(spread: Distribution) -> Histogram | None:
     if len(spread) < FEWEST:
         return None
     low, high = _robust_range(*map(spread.statistic, ("p0.5", "p5", "p50", "p95", "p99.5")))
-    if not 0 < low < high * (1 - FINEST) or high == math.inf:
+    if not 0 <= low < high * (1 - FINEST) or high == math.inf:
         return None
-    even = high < HEAVY * low
+    even = low == 0 or high < HEAVY * low
     edges = _even_edges(low, high) if even else _growing_edges(low, high)
     samples = spread.samples()
     beyond = [int((samples >= edge).sum()) for edge in edges]

@@ -118,6 +118,10 @@ class Distribution:
     void: str = ""
     """Code of the doubt with which none of its statistics is valid: ``saturated``, if it has no steady value
     and only grows, ``client-limited``, if it says nothing about the server, or one of UNEARNED."""
+    blocks: tuple[tuple[int, ...], ...] = ()
+    """Of each process how many samples are in each block of time, if only blocks are nearly independent: the
+    gaps between the tokens of many streams are, see `statistics.clustered_size`. Empty: the order of the
+    samples shows how they depend on each other."""
 
     @classmethod
     def of(cls, *runs: Iterable[float], **how: object) -> Distribution:
@@ -158,7 +162,7 @@ class Distribution:
         target: float | str | None = "mean" if name == "mean" else fraction_of(name)
         if target is None:
             return None
-        interval = _interval(self.runs, target)
+        interval = _interval(self.runs, self.blocks, target)
         if not self.void:
             return self._in_order(interval, float(target)) if self.missing(name) else interval
         # A growing value has no steady value below what was observed.
@@ -169,7 +173,9 @@ class Distribution:
 
         Where those hold, this one does, too: it is no less than a lower percentile, no more than a higher.
         """
-        others = {each: _interval(self.runs, each) for each in map(fraction_of, PERCENTILES) if each}
+        others = {
+            each: _interval(self.runs, self.blocks, each) for each in map(fraction_of, PERCENTILES) if each
+        }
         return Interval(
             low=max([interval.low, *(other.low for each, other in others.items() if each < fraction)]),
             high=min([interval.high, *(other.high for each, other in others.items() if each > fraction)]),
@@ -177,7 +183,7 @@ class Distribution:
 
     def effective_size(self, name: str = "mean") -> float:
         """Return the effective sample size of the pool for this statistic, considering autocorrelation."""
-        return sum(_effective_sizes(self.runs, fraction_of(name)))
+        return sum(_effective_sizes(self.runs, self.blocks, fraction_of(name)))
 
     def missing(self, name: str) -> int:
         """Return the effective samples that a percentile lacks to be certified, or a spread of one sample.
@@ -207,6 +213,7 @@ class Distribution:
             clock_resolution=max(self.clock_resolution, other.clock_resolution),
             timer_cost=max(self.timer_cost, other.timer_cost),
             void=self.void or other.void,
+            blocks=self.blocks + other.blocks if self.blocks and other.blocks else (),
         )
 
     def certificate(self) -> Certificate:
@@ -364,7 +371,7 @@ def ratio_number(
 
 def interval_over_processes(runs: Iterable[float]) -> Interval:
     """Return the 95 % interval of the mean of a number that each of several fresh processes gave."""
-    return _interval(tuple(pack((run,)) for run in runs), "mean")
+    return _interval(tuple(pack((run,)) for run in runs), (), "mean")
 
 
 def pack(samples: Iterable[float]) -> bytes:
@@ -389,15 +396,22 @@ def _pool(runs: tuple[bytes, ...]) -> ndarray:
 
 
 @lru_cache(maxsize=256)
-def _interval(runs: tuple[bytes, ...], target: float | str) -> Interval:
+def _interval(runs: tuple[bytes, ...], blocks: tuple[tuple[int, ...], ...], target: float | str) -> Interval:
     fraction = None if isinstance(target, str) else target
-    low, high = statistics.pooled_interval(_arrays(runs), target, _effective_sizes(runs, fraction))
+    low, high = statistics.pooled_interval(_arrays(runs), target, _effective_sizes(runs, blocks, fraction))
     return Interval(low=low, high=high)
 
 
 @lru_cache(maxsize=256)
-def _effective_sizes(runs: tuple[bytes, ...], fraction: float | None) -> tuple[float, ...]:
-    return tuple(statistics.effective_size(run, fraction) for run in _arrays(runs))
+def _effective_sizes(
+    runs: tuple[bytes, ...], blocks: tuple[tuple[int, ...], ...], fraction: float | None
+) -> tuple[float, ...]:
+    if not blocks:
+        return tuple(statistics.effective_size(run, fraction) for run in _arrays(runs))
+    return tuple(
+        statistics.clustered_size(run, each, fraction)
+        for run, each in zip(_arrays(runs), blocks, strict=True)
+    )
 
 
 def _standard_deviation(distribution: Distribution) -> float:

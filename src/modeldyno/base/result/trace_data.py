@@ -167,6 +167,26 @@ class LoadSecond:
     """Seconds, of the answers of this second, as the next two; None if there was none."""
     p95: float | None = None
     p99: float | None = None
+    tokens: float = 0.0
+    """Tokens that came in it, of answers that ended well."""
+    first_token: float | None = None
+    """Seconds, the median time to the first token of those whose first one came in it; None for none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlowAnswer:
+    """One of the slowest streamed answers, in seconds."""
+
+    at: float
+    """When its request was due, from when the first one was."""
+    lag: float
+    """Until it was sent."""
+    first_token: float
+    """From there to the first piece of the answer."""
+    further: float
+    """From there to the end."""
+    tokens: int
+    """As the server counts them; -1 if it does not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,6 +229,8 @@ class TraceReport:
     """The largest of that call, the largest first."""
     seconds: tuple[LoadSecond, ...] = ()
     """Of a load."""
+    slowest: tuple[SlowAnswer, ...] = ()
+    """Of a load whose answers were streamed, the slowest first."""
 
     def joined(self, other: TraceReport) -> TraceReport:
         """Add the parts that another Activity has."""

@@ -119,6 +119,48 @@ def effective_size(samples: Samples, p: float | None = None) -> float:
     return samples.size / time
 
 
+def clustered_size(samples: Samples, blocks: Sequence[int], p: float | None = None) -> float:
+    """Return the effective size of samples that depend on each other in ways that their order does not show.
+
+    The gaps between the tokens of all streams of a server are such: a slow step of the server is in every
+    stream, and a slow stream has many gaps. Blocks of time that no stream outlasts are nearly independent, so
+    the variation between blocks says what the samples are worth: the variance of a share of them is that of
+    a ratio over clusters of unequal size (Cochran 1977, Sampling Techniques, 9A.1), and the quantile is as
+    certain as the share of samples beyond it (Woodruff 1952, "Confidence intervals for medians and other
+    position measures").
+
+    Args:
+        samples: block after block.
+        blocks: number of samples in each block, at least 1 in one of them.
+        p: of the quantile whose size it is; None for the mean.
+    """
+    np = load_numpy()
+    if len(blocks) < 2:
+        return 1.0
+    values = samples if p is None else _events_beyond(samples, p)
+    counts, edges = np.array(blocks, float), np.concatenate([[0], np.cumsum(blocks)])
+    sums = np.diff(np.concatenate([[0.0], np.cumsum(values)])[edges])
+    excess = sums - values.mean() * counts
+    size, degrees = _independent_windows(excess)
+    variance = float(excess @ excess) / (counts.size - 1) / size / float(counts.mean()) ** 2
+    variance *= (student_t.upper_tail_quantile(_TAIL, degrees) / Z) ** 2
+    spread = float(values.var())
+    return samples.size if spread >= variance * samples.size else max(1.0, spread / variance)
+
+
+def _independent_windows(excess: Samples) -> tuple[float, float]:
+    """Return the effective number of windows in succession, and the degrees of freedom of their variance.
+
+    Fewer than 16 cannot show how they are correlated; they count as windows that share what lies across their
+    common edge.
+    """
+    n = excess.size
+    if n < _FEWEST_BLOCKS:
+        return n / _SHARED, float(n - 1)
+    size = max(_LEAST_WINDOWS, effective_size(excess))
+    return size, _degrees_of_freedom(size, n)
+
+
 def _events_beyond(samples: Samples, p: float) -> Samples:
     """Return 1 for each sample on the rarer side of the p-quantile, else 0."""
     limit = quantile(samples, p)
@@ -317,11 +359,10 @@ def ratio_interval(amounts: Samples, counts: Samples) -> IntervalEnds:
     """Return the 95 % interval of the ratio of two sums over windows, such as seconds of work per request.
 
     Fieller's interval (1954, "Some problems in interval estimation") of the ratio of two means, on the
-    effective number of windows: that of what each amount exceeds the ratio times its count by. Fewer than 16
-    cannot show how they are correlated; they count as windows that share what lies across their common edge.
-    With equal counts it is the interval of a mean, with equal amounts the inverse of one. Unlike the
-    linearised interval of a ratio (Cochran 1977, Sampling Techniques, chapter 6) it is not too narrow for few
-    windows of unequal counts. It has no upper end if the mean count may be 0.
+    effective number of windows: that of what each amount exceeds the ratio times its count by. With equal
+    counts it is the interval of a mean, with equal amounts the inverse of one. Unlike the linearised interval
+    of a ratio (Cochran 1977, Sampling Techniques, chapter 6) it is not too narrow for few windows of unequal
+    counts. It has no upper end if the mean count may be 0.
 
     Args:
         amounts: the sum of each window, in the order taken.
@@ -333,11 +374,7 @@ def ratio_interval(amounts: Samples, counts: Samples) -> IntervalEnds:
     amount, count = float(amounts.mean()), float(counts.mean())
     ratio = float(amounts.sum()) / float(counts.sum())
     excess = amounts - ratio * counts
-    if n < _FEWEST_BLOCKS:
-        size, degrees = n / _SHARED, float(n - 1)
-    else:
-        size = max(_LEAST_WINDOWS, effective_size(excess))
-        degrees = _degrees_of_freedom(size, n)
+    size, degrees = _independent_windows(excess)
     scale = student_t.upper_tail_quantile(_TAIL, degrees) ** 2 / size
     of_counts, joint, of_amounts = _second_moments(amounts - amount, counts - count)
     curvature = count**2 - scale * of_counts
@@ -477,7 +514,9 @@ def _own_interval(run: Samples, statistic: Statistic, size: float, *, alone: boo
     """Return the interval within a process; a single sample of one of several processes is exact."""
     if run.size == 1 and not alone:
         return float(run[0]), float(run[0])
-    return mean_interval(run) if isinstance(statistic, str) else quantile_interval(run, statistic, size)
+    if isinstance(statistic, str):
+        return mean_interval(run, size)
+    return quantile_interval(run, statistic, size)
 
 
 def _bootstrap(runs: Sequence[Samples], statistic: Statistic) -> IntervalEnds:

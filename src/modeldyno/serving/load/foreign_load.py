@@ -29,7 +29,7 @@ from modeldyno.base.result.result import Environment, Fact, Failure, FailureKind
 from modeldyno.base.stats import statistics
 from modeldyno.base.stats.drift import find_drift
 from modeldyno.serving.load import load_analysis
-from modeldyno.serving.load.request_log import COLUMNS, Records
+from modeldyno.serving.load.request_log import COLUMNS, PieceTimes, Records
 from modeldyno.serving.load.steady_window import NANO, SteadyWindow
 
 if TYPE_CHECKING:
@@ -223,7 +223,7 @@ def foreign_records(requests: Sequence[ForeignRequest]) -> Records:
         name: np.asarray(values[name], dtype) if name in values else np.zeros(count, dtype)
         for name, dtype in COLUMNS.items()
     }
-    return Records(**columns, pieces=tuple(request.pieces for request in requests) if streamed else ())
+    return Records(**columns, pieces=PieceTimes.of([each.pieces for each in requests]) if streamed else None)
 
 
 def _window(report: ForeignLoad) -> SteadyWindow | None:

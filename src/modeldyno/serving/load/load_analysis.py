@@ -7,7 +7,7 @@ window is said in `steady_window`, how rates are counted in `load_rates`.
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from modeldyno.base.metrics.doubt import Doubt
 from modeldyno.base.metrics.measurement import (
@@ -24,7 +24,8 @@ from modeldyno.base.stats import statistics
 from modeldyno.base.stats.drift import find_drift
 from modeldyno.base.stats.units import CORES, RATE, SECONDS, format_quantity
 from modeldyno.engine.interfaces.server_stats import ServedWindow
-from modeldyno.serving.load.load_rates import mean_in_flight, rate_doubts, rates
+from modeldyno.serving.load.answer_times import answer_time
+from modeldyno.serving.load.load_rates import mean_in_flight, parts_of, rate_doubts, rates
 from modeldyno.serving.load.request_log import (
     FilteredRecords,
     RecordParts,
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
     from modeldyno.base.stats.statistics import Samples
     from modeldyno.engine.interfaces.server_stats import CounterReading
-    from modeldyno.serving.load.request_log import Column
+    from modeldyno.serving.load.request_log import Column, PieceTimes
     from modeldyno.serving.load.steady_window import SteadyWindow
 
 _GROWTH, _SLOW_GROWTH, _FEW = 0.05, 0.01, 10
@@ -169,11 +170,11 @@ def _unanswered(window: SteadyWindow, count: int) -> Iterator[Doubt]:
 def _latencies(window: SteadyWindow, records: Records, why: str) -> Iterator[Measurement]:
     if not len(records):
         return
-    order = statistics.load_numpy().argsort(records.due, kind="stable")
-    yield _distribution(window, "latency", (records.end - records.due)[order] * NANO, why)
-    yield _distribution(window, "service_time", (records.end - records.sent)[order] * NANO, "")
-    yield _distribution(window, "send_lag", (records.sent - records.due)[order] * NANO, "")
-    if records.pieces:
+    records = records.at(statistics.load_numpy().argsort(records.due, kind="stable"))
+    yield _distribution(window, "latency", (records.end - records.due) * NANO, why)
+    yield _distribution(window, "service_time", (records.end - records.sent) * NANO, "")
+    yield _distribution(window, "send_lag", (records.sent - records.due) * NANO, "")
+    if records.pieces is not None:
         yield from _stream_times(window, records, why)
 
 
@@ -184,30 +185,51 @@ def _stream_times(window: SteadyWindow, records: Records, why: str) -> Iterator[
     first token is the first non-empty chunk, and an answer without one has none.
     """
     np = statistics.load_numpy()
-    counts = np.array([len(pieces) for pieces in records.pieces])
-    answered = records.chosen(counts > 0)
-    if len(answered):
-        first = np.array([pieces[0] for pieces in answered.pieces])
-        yield _distribution(window, "time_to_first_token", (first - answered.due) * NANO, why)
-        yield _distribution(window, "first_token_service_time", (first - answered.sent) * NANO, "")
-    gaps = [np.diff(pieces) for pieces in answered.pieces if len(pieces) > 1]
-    if gaps:
-        yield _distribution(window, "inter_chunk_latency", np.concatenate(gaps) * NANO, "")
+    assert records.pieces is not None
+    for metric, void in _STREAM_TIMES.items():
+        times = answer_time(metric, records)
+        yield from _distribution_of_some(window, metric, times[~np.isnan(times)] * NANO, why if void else "")
+    pace = answer_time("time_per_output_token", records)
+    yield from _distribution_of_some(window, "user_token_rate", 1 / (pace[pace > 0] * NANO), "")
+    yield from _gaps(window, "inter_chunk_latency", records.pieces)
     # Tokens that all came at once have no time per token.
-    multi_token = records.chosen((records.tokens > 1) & (counts > 1))
-    if not len(multi_token):
+    multi_token = records.chosen((records.tokens > 1) & (records.pieces.counts > 1))
+    if multi_token.pieces is not None and (multi_token.pieces.counts == multi_token.tokens).all():
+        yield from _gaps(window, "inter_token_latency", multi_token.pieces)
+
+
+_STREAM_TIMES = {
+    "time_to_first_token": True, "first_token_service_time": False, "time_per_output_token": False,
+    "normalized_latency": True,
+}  # fmt: skip
+"""Metric to whether it counts from when a request was due, and is void where the latency is."""
+
+
+def _gaps(window: SteadyWindow, metric: str, pieces: PieceTimes) -> Iterator[Measurement]:
+    """Yield the gaps between pieces in the order of time, in blocks that no answer outlasts.
+
+    Gaps of one answer are alike, and so are those of all answers at one time; see
+    `statistics.clustered_size`.
+    """
+    np = statistics.load_numpy()
+    gaps, when = pieces.gaps()
+    if not gaps.size:
         return
-    times = np.array([pieces[-1] - pieces[0] for pieces in multi_token.pieces])
-    yield _distribution(window, "time_per_output_token", times / (multi_token.tokens - 1) * NANO, "")
-    if all(
-        len(pieces) == count for pieces, count in zip(multi_token.pieces, multi_token.tokens, strict=True)
-    ):
-        gaps = [np.diff(pieces) for pieces in multi_token.pieces]
-        yield _distribution(window, "inter_token_latency", np.concatenate(gaps) * NANO, "")
+    order, parts = np.argsort(when, kind="stable"), parts_of(window)
+    edges = np.linspace(when.min(), when.max() + 1, parts + 1)
+    blocks = (tuple(np.histogram(when, edges)[0].tolist()),)
+    yield _distribution(window, metric, gaps[order] * NANO, "", blocks=blocks)
 
 
-def _distribution(window: SteadyWindow, metric: str, seconds: Samples, why: str) -> Measurement:
-    return Measurement(metric=metric, value=Distribution.of(seconds, void=why, **window.how))
+def _distribution_of_some(
+    window: SteadyWindow, metric: str, values: Samples, why: str
+) -> Iterator[Measurement]:
+    if values.size:
+        yield _distribution(window, metric, values, why)
+
+
+def _distribution(window: SteadyWindow, metric: str, values: Samples, why: str, **more: Any) -> Measurement:
+    return Measurement(metric=metric, value=Distribution.of(values, void=why, **window.how, **more))
 
 
 def served_windows(readings: Sequence[CounterReading], window: SteadyWindow) -> list[ServedWindow]:

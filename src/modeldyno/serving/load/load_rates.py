@@ -26,6 +26,7 @@ from modeldyno.base.result.request_outcome import RequestOutcome
 from modeldyno.base.stats import statistics
 from modeldyno.base.stats.statistics import Samples
 from modeldyno.base.stats.units import RATE, SECONDS, format_percent, format_quantity
+from modeldyno.serving.load.answer_times import keeps_bounds
 from modeldyno.serving.load.request_log import sample_records
 from modeldyno.serving.load.steady_window import NANO
 
@@ -59,7 +60,7 @@ class _Counts:
     tokens: Samples
     """Their tokens."""
     good: Samples
-    """Those of them that were answered within the time of the load."""
+    """Those of them whose answer keeps the bounds of the load."""
     in_flight: Samples
     """Seconds of all requests in flight, however they ended."""
     answering: Samples
@@ -77,20 +78,25 @@ def rates(window: SteadyWindow, why: str) -> Iterator[Measurement]:
         window: the steady window.
         why: why its latency is void, if it is.
     """
-    long = _long_answer(window)
-    parts = int(min(_MOST_PARTS, window.seconds / long)) if long else _MOST_PARTS
-    parts = parts if parts == _MOST_PARTS else max(_LEAST_ANSWERS, min(parts, _FEW_PARTS))
+    long, parts = _long_answer(window), parts_of(window)
     counts, seconds = _count(window, why, parts), (window.seconds / parts,) * parts
     if not any(_withheld(window, counts, long, why)):
         yield ratio_number("throughput", counts.requests * window.samples, seconds)
         yield ratio_number("request_rate", counts.requests, seconds)
         if counts.tokens.any():
             yield ratio_number("token_rate", counts.tokens, seconds)
-        if window.load.within is not None:
+        if window.load.times_of_good_answers:
             yield ratio_number("goodput", counts.good, seconds)
     if not window.load.closed and why != CLIENT_LIMITED:  # a limited client may not log what was due
         yield observed_number("offered_rate", (len(window.due()) + window.backlog) / window.seconds)
     yield ratio_number("in_flight", counts.in_flight, seconds)
+
+
+def parts_of(window: SteadyWindow) -> int:
+    """Return into how many nearly independent parts a window is cut: none is shorter than a long answer."""
+    long = _long_answer(window)
+    parts = int(min(_MOST_PARTS, window.seconds / long)) if long else _MOST_PARTS
+    return parts if parts == _MOST_PARTS else max(_LEAST_ANSWERS, min(parts, _FEW_PARTS))
 
 
 def rate_doubts(window: SteadyWindow, why: str) -> Iterator[Doubt]:
@@ -110,14 +116,14 @@ def _count(window: SteadyWindow, why: str, places: int) -> _Counts:
     """
     np = statistics.load_numpy()
     sums = {name: np.zeros(places) for name in ("requests", "tokens", "good", "in_flight", "answering")}
-    within = np.inf if window.load.within is None else window.load.within / NANO
+    bounds = window.load.times_of_good_answers
     times, answers = 0.0, 0
     for part in window.records.parts():
         fine = part.fine
         worth = {
             "requests": fine.astype(float),
             "tokens": np.where(fine, np.maximum(part.tokens, 0), 0),
-            "good": (fine & (part.end - part.due <= within)).astype(float),
+            "good": keeps_bounds(bounds, part).astype(float),
         }
         since = part.end if why == SATURATED else part.sent
         for name, amounts in worth.items():

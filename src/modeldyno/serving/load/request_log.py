@@ -20,6 +20,63 @@ Column: TypeAlias = "ndarray"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PieceTimes:
+    """When the pieces of streamed answers arrived, in nanoseconds: those of all answers in one array."""
+
+    times: Column
+    """int64: answer after answer."""
+    counts: Column
+    """int64: number of pieces of each answer."""
+
+    @classmethod
+    def of(cls, answers: Sequence[Sequence[int]]) -> PieceTimes:
+        """Build from the times of each answer."""
+        np = load_numpy()
+        times = np.fromiter((time for answer in answers for time in answer), "int64")
+        return cls(times=times, counts=np.fromiter(map(len, answers), "int64", len(answers)))
+
+    def __len__(self) -> int:
+        return int(self.counts.size)
+
+    @property
+    def ends(self) -> Column:
+        """Where the times of each answer end."""
+        ends: Column = self.counts.cumsum()
+        return ends
+
+    def at(self, indices: Column) -> PieceTimes:
+        """Return the times of the answers at these indices, in this order."""
+        np = load_numpy()
+        counts, ends = self.counts[indices], self.ends[indices]
+        places = np.arange(counts.sum()) + np.repeat(ends - counts.cumsum(), counts)
+        return PieceTimes(times=self.times[places], counts=counts)
+
+    def first(self) -> Column:
+        """Return the time of each answer's first piece; 0 for an answer without pieces."""
+        return self._ends_or_zero(self.ends - self.counts)
+
+    def last(self) -> Column:
+        """Return the time of each answer's last piece; 0 for an answer without pieces."""
+        return self._ends_or_zero(self.ends - 1)
+
+    def _ends_or_zero(self, places: Column) -> Column:
+        np = load_numpy()
+        times: Column = np.zeros(len(self), "int64")
+        some = self.counts > 0
+        times[some] = self.times[places[some]]
+        return times
+
+    def gaps(self) -> tuple[Column, Column]:
+        """Return the time between each piece and the one before it in its answer, and when it arrived."""
+        np = load_numpy()
+        follows = np.ones(self.times.size, bool)
+        follows[(self.ends - self.counts)[self.counts > 0]] = False
+        places = np.flatnonzero(follows)
+        when: Column = self.times[places]
+        return when - self.times[places - 1], when
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Records:
     """Columns of equal length, in the order in which the requests ended.
 
@@ -46,8 +103,8 @@ class Records:
     """int32: index of the driver process."""
     tokens: Column
     """int32: tokens of the answer if the client can count them, else -1."""
-    pieces: tuple[tuple[int, ...], ...] = ()
-    """Of streams: when the non-empty chunks of each answer arrived, in nanoseconds; else empty."""
+    pieces: PieceTimes | None = None
+    """Of streams: when the pieces of each answer with something in them arrived; else None."""
 
     def __len__(self) -> int:
         return int(self.due.size)
@@ -61,7 +118,7 @@ class Records:
     @property
     def weight(self) -> int:
         """Number of requests, or of stream chunks if there are more."""
-        return max(len(self), sum(map(len, self.pieces)))
+        return len(self) if self.pieces is None else max(len(self), self.pieces.times.size)
 
     def chosen(self, mask: Column) -> Records:
         """Return the requests where `mask` holds."""
@@ -70,7 +127,7 @@ class Records:
     def at(self, indices: Column) -> Records:
         """Return the requests at these indices, in this order."""
         columns = {name: getattr(self, name)[indices] for name in COLUMNS}
-        return Records(**columns, pieces=tuple(self.pieces[i] for i in indices) if self.pieces else ())
+        return Records(**columns, pieces=None if self.pieces is None else self.pieces.at(indices))
 
     def parts(self) -> Iterator[Records]:
         """Yield all of them as one part; see `RecordParts`."""
@@ -99,7 +156,7 @@ def join_records(parts: Sequence[Records]) -> Records:
     pieces = _joined_pieces(parts)
     return Records(
         **{name: np.concatenate([getattr(part, name) for part in parts])[order] for name in COLUMNS},
-        pieces=tuple(pieces[i] for i in order) if pieces else (),
+        pieces=None if pieces is None else pieces.at(order),
     )
 
 
@@ -174,11 +231,16 @@ def _concatenated(parts: list[Records]) -> Records:
     return Records(**merged, pieces=pieces)
 
 
-def _joined_pieces(parts: Sequence[Records]) -> tuple[tuple[int, ...], ...]:
-    """Return the chunk times of all parts, if any part has some."""
-    if not any(part.pieces for part in parts):
-        return ()
-    return tuple(piece for part in parts for piece in part.pieces or ((),) * len(part))
+def _joined_pieces(parts: Sequence[Records]) -> PieceTimes | None:
+    """Return the piece times of all parts, if any part has some."""
+    if all(part.pieces is None for part in parts):
+        return None
+    np = load_numpy()
+    pieces = [part.pieces if part.pieces is not None else PieceTimes.of(((),) * len(part)) for part in parts]
+    return PieceTimes(
+        times=np.concatenate([each.times for each in pieces]),
+        counts=np.concatenate([each.counts for each in pieces]),
+    )
 
 
 def _extremes(records: RecordParts) -> set[tuple[int, int]]:

@@ -8,14 +8,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from modeldyno.base.metrics.constraints import latency_within
+from modeldyno.base.metrics.constraints import bounds_of_answers
 from modeldyno.serving.load.capacity import Capacity, answer_so_far, load_at, propose, scaled_plan
 from modeldyno.serving.load.capacity_steps import NextLoad, SearchEnd
 from modeldyno.serving.load.load_curve import LoadCurve, LoadPoint, worth_climbing
 from modeldyno.serving.load.replicas import bounds_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from modeldyno.base.job.job import Job
     from modeldyno.base.metrics.constraints import Constraint
@@ -183,8 +183,8 @@ def judge_again(
     series: AnySeries, bounds: tuple[Constraint, ...], stored: Callable[[str], Result | None]
 ) -> AnySeries:
     """Return the series under other bounds, each load judged by its stored Result, or else by its answers."""
-    within = latency_within(bounds)
-    same = within == latency_within(bounds_of(series))
+    times = bounds_of_answers(bounds)
+    same = times == bounds_of_answers(bounds_of(series))
 
     def judged_again(point: LoadPoint) -> LoadPoint:
         judged = _judge_point(point, bounds, stored(point.result) if point.result else None)
@@ -193,7 +193,7 @@ def judge_again(
         return replace(judged, answers=tuple(answers))
 
     rungs = tuple(map(judged_again, series.rungs))
-    job = series.job if series.job is None or same else _with_goodput(series.job, within)
+    job = series.job if series.job is None or same else _with_goodput(series.job, times)
     if isinstance(series, LoadCurve):
         return replace(series, bounds=bounds, rungs=rungs, job=job)
     verified = None if series.verified is None else judged_again(series.verified)
@@ -212,10 +212,10 @@ def _judge_point(point: LoadPoint, bounds: Sequence[Constraint], result: Result 
     return replace(point, judgements=tuple(judgements))
 
 
-def _with_goodput(job: Job, within: float | None) -> Job:
-    """Return the Job with another latency up to which an answer counts as good, for every model."""
-    load = None if job.load is None else replace(job.load, within=within)
-    return replace(job, load=load, beside=tuple(_with_goodput(other, within) for other in job.beside))
+def _with_goodput(job: Job, times: Mapping[str, float]) -> Job:
+    """Return the Job with other times up to which an answer counts as good, for every model."""
+    load = None if job.load is None else job.load.with_good_answers(times)
+    return replace(job, load=load, beside=tuple(_with_goodput(other, times) for other in job.beside))
 
 
 def unknown_loads(series: LoadCurve | Capacity) -> tuple[LoadPoint, ...]:

@@ -75,8 +75,8 @@ def stream_doubts(window: SteadyWindow, text_request: TextRequest) -> Iterator[D
 
 
 def _without_pieces(records: Records) -> Iterator[Doubt]:
-    pieces = records.pieces or ((),) * len(records)
-    if missing := sum(not times for times in pieces):
+    missing = len(records) if records.pieces is None else int((records.pieces.counts == 0).sum())
+    if missing:
         yield Doubt(
             code="not-in-pieces",
             seen=f"{missing:,} of {len(records):,} answers did not come in pieces with text, as was asked "

@@ -92,17 +92,12 @@ def read_answer(body: bytes) -> tuple[int, Reply]:
 def decode_rows(rows: bytes, times: bytes, driver: int) -> Records:
     """Convert rows to columns."""
     from modeldyno.base.stats.statistics import load_numpy  # a driver has no numpy
-    from modeldyno.serving.load.request_log import Records  # a driver needs none
+    from modeldyno.serving.load.request_log import PieceTimes, Records  # a driver needs none
 
     np = load_numpy()
     table = np.frombuffer(rows, np.dtype({"names": _NAMES, "formats": _FORMATS}))
     columns = {name: np.ascontiguousarray(table[name]) for name in _NAMES if name != "pieces"}
-    pieces: tuple[tuple[int, ...], ...] = ()
+    pieces = None
     if times:
-        ends = np.cumsum(table["pieces"])
-        all_times = np.frombuffer(times, "<i8").tolist()
-        pieces = tuple(
-            tuple(all_times[end - count : end])
-            for end, count in zip(ends.tolist(), table["pieces"].tolist(), strict=True)
-        )
+        pieces = PieceTimes(times=np.frombuffer(times, "<i8"), counts=table["pieces"].astype("int64"))
     return Records(**columns, driver=np.full(len(table), driver, "int32"), pieces=pieces)

@@ -12,7 +12,6 @@ import json
 import os
 import tempfile
 import zipfile
-from array import array
 from dataclasses import dataclass
 from itertools import chain
 from typing import IO, TYPE_CHECKING, Any, Self
@@ -21,7 +20,7 @@ from modeldyno.base.errors import RunFailed
 from modeldyno.base.result.request_outcome import RequestOutcome
 from modeldyno.base.result.result import Artifact
 from modeldyno.base.stats.statistics import load_numpy
-from modeldyno.serving.load.request_log import COLUMNS, Records, join_records
+from modeldyno.serving.load.request_log import COLUMNS, PieceTimes, Records, join_records
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,13 +30,11 @@ if TYPE_CHECKING:
 
 LIMIT = 16 << 20
 """Bytes of records in memory; sorting them needs three times as much for a moment."""
-_PIECE_SIZE, _TUPLE_SIZE = 40, 64
-"""Bytes in memory of a piece's time, and of the tuple of an answer's pieces."""
 _DIRECTORIES = ("/var/tmp",)  # noqa: S108 - the file has no name; /tmp itself is often memory
-_STREAM_COLUMNS: dict[str, Callable[[tuple[int, ...]], int]] = {
-    "pieces": len,
-    "first_piece": lambda pieces: pieces[0] if pieces else 0,
-    "last_piece": lambda pieces: pieces[-1] if pieces else 0,
+_STREAM_COLUMNS: dict[str, Callable[[PieceTimes], Column]] = {
+    "pieces": lambda pieces: pieces.counts,
+    "first_piece": PieceTimes.first,
+    "last_piece": PieceTimes.last,
 }
 """Additional columns of streams, computed from the times of their pieces."""
 _BATCH = 10_000
@@ -106,9 +103,9 @@ class RecordSpool:
     def _write(self, records: Records, count: int) -> None:
         """Write the first `count` records."""
         blocks = [getattr(records, name)[:count].tobytes() for name in COLUMNS]
-        if pieces := records.pieces[:count]:
-            blocks.append(array("q", map(len, pieces)).tobytes())
-            blocks.append(array("q", (time for row in pieces for time in row)).tobytes())
+        if records.pieces is not None:
+            counts = records.pieces.counts[:count]
+            blocks += [counts.tobytes(), records.pieces.times[: counts.sum()].tobytes()]
         directory = _directory()
         try:
             if self._file is None:
@@ -123,7 +120,7 @@ class RecordSpool:
                 "directory with more space."
             ) from error
         size = sum(map(len, blocks))
-        self._chunks.append(_Chunk(offset=offset, size=size, rows=count, streamed=bool(records.pieces)))
+        self._chunks.append(_Chunk(offset=offset, size=size, rows=count, streamed=records.pieces is not None))
 
     def _read(self, chunk: _Chunk) -> Records:
         np = load_numpy()
@@ -135,16 +132,16 @@ class RecordSpool:
             offset += columns[name].nbytes
         if not chunk.streamed:
             return Records(**columns)
-        counts = np.frombuffer(data, "int64", chunk.rows, offset).tolist()
-        times = iter(np.frombuffer(data, "int64", sum(counts), offset + 8 * chunk.rows).tolist())
-        pieces = tuple(tuple(next(times) for _ in range(count)) for count in counts)
-        return Records(**columns, pieces=pieces)
+        counts = np.frombuffer(data, "int64", chunk.rows, offset)
+        times = np.frombuffer(data, "int64", counts.sum(), offset + counts.nbytes)
+        return Records(**columns, pieces=PieceTimes(times=times, counts=counts))
 
 
 def _size(records: Records) -> int:
     """Return the bytes that records take in memory."""
     columns = sum(getattr(records, name).nbytes for name in COLUMNS)
-    return int(columns) + _TUPLE_SIZE * len(records.pieces) + _PIECE_SIZE * sum(map(len, records.pieces))
+    pieces = records.pieces
+    return int(columns) + (0 if pieces is None else int(pieces.times.nbytes + pieces.counts.nbytes))
 
 
 def _directory() -> str | None:
@@ -166,7 +163,7 @@ def write_records(records: RecordParts, path: Path) -> Artifact:
 
     Times are nanoseconds of the monotonic clock; for streams there are also columns about their pieces.
     """
-    streamed = any(part.pieces for part in records.parts())
+    streamed = any(part.pieces is not None for part in records.parts())
     names = (*COLUMNS, *(_STREAM_COLUMNS if streamed else ()))
     if path.suffix == ".npz":
         _archive(records, names, path)
@@ -214,6 +211,7 @@ def _column(part: Records, name: str) -> Column:
     if name in COLUMNS:
         column: Column = getattr(part, name)
         return column
-    times = part.pieces or ((),) * len(part)
-    values: Column = load_numpy().fromiter(map(_STREAM_COLUMNS[name], times), "int64", len(part))
-    return values
+    if part.pieces is None:
+        none: Column = load_numpy().zeros(len(part), "int64")
+        return none
+    return _STREAM_COLUMNS[name](part.pieces)

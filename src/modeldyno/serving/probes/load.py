@@ -36,7 +36,7 @@ from modeldyno.engine.probes import timing_loop
 from modeldyno.models.interface import ExpectedOutputs
 from modeldyno.profiling import latency_breakdown
 from modeldyno.serving.load import load_analysis, request_stages, stream_doubts
-from modeldyno.serving.load.load_seconds import load_seconds
+from modeldyno.serving.load.load_seconds import load_seconds, slowest_answers
 from modeldyno.serving.load.stream_doubts import TextRequest
 from modeldyno.serving.loadgen.arrivals import unused_trace_fields
 from modeldyno.serving.loadgen.record_spool import RecordSpool
@@ -75,7 +75,7 @@ def measure(
                 measurements = (with_model_scope(finished.name, measurement) for measurement in measurements)
             yield from measurements
         if seconds := load_seconds(loads[0].monitor.tape):
-            yield TraceReport(seconds=seconds)
+            yield TraceReport(seconds=seconds, slowest=slowest_answers(loads[0].monitor.tape))
         if path := subject.observation.records:
             from modeldyno.serving.loadgen.record_spool import write_records  # rarely needed
 

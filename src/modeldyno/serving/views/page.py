@@ -71,8 +71,9 @@ def pictures(document: LoadCurve | Capacity) -> Iterator[Plot | Stack]:
     x = AxisScale(
         label=document.knob, unit=PER_SECOND if document.knob == RATE else "", logarithmic_from=_WIDE
     )
+    yield from _token_charts(document, rungs, x)
     rates = _line(rungs, "throughput", "request_rate", None)
-    if rates.x:
+    if rates.x and not _generates(rungs):
         yield Plot(
             title="Throughput by load",
             x=x,
@@ -80,15 +81,6 @@ def pictures(document: LoadCurve | Capacity) -> Iterator[Plot | Stack]:
             series=(rates,),
             rules=tuple(_reference_lines(document)),
             note="with 95 % intervals",
-        )
-    tokens = _line(rungs, "token rate", "token_rate", None)
-    if tokens.x:
-        yield Plot(
-            title="Tokens by load",
-            x=x,
-            y=AxisScale(label="tokens", unit=PER_SECOND),
-            series=(tokens,),
-            note="generated tokens, as the server counts them, with 95 % intervals",
         )
     yield from _times_chart(
         rungs,
@@ -101,6 +93,34 @@ def pictures(document: LoadCurve | Capacity) -> Iterator[Plot | Stack]:
     )  # fmt: skip
     yield from _times_chart(rungs, x, bounds, "latency", _LATENCIES, title=_LATENCY, label="latency")
     yield from _stages_chart(rungs, x.label)
+
+
+def _token_charts(document: LoadCurve | Capacity, rungs: Sequence[LoadPoint], x: AxisScale) -> Iterator[Plot]:
+    """Draw the tokens of all users against those of one, which is what more load trades, and by load."""
+    points = [
+        (one.value, every.value, *_ends(every), _at(document.knob, rung.load))
+        for rung in rungs
+        if (every := rung.find("token_rate")) is not None and every.value is not None
+        if (one := rung.find("user_token_rate", "p50")) is not None and one.value is not None
+    ]
+    if len(points) > 1:
+        yield Plot(
+            title="Tokens of all users against those of one",
+            x=AxisScale(label="tokens for each user, median", unit=PER_SECOND),
+            y=AxisScale(label="tokens for all", unit=PER_SECOND),
+            series=(Series.through("load", points, ("x", "y", "low", "high", "labels"), named=len(points)),),
+            note="up is cheaper, right is smoother to read; a user's tokens are those after the first one",
+        )
+    tokens = _line(rungs, "token rate", "token_rate", None)
+    if tokens.x:
+        yield Plot(
+            title="Tokens by load",
+            x=x,
+            y=AxisScale(label="tokens", unit=PER_SECOND),
+            series=(tokens,),
+            rules=tuple(_reference_lines(document)),
+            note="generated tokens, as the server counts them, with 95 % intervals",
+        )
 
 
 def _times_chart(
@@ -251,15 +271,35 @@ def describe_load_curve(curve: LoadCurve) -> str:
     if not rungs:
         return "No load was measured."
     best = max(rungs, key=_rate)
-    most = f"at most {_plain(best.find('request_rate'))}, under {_at(curve.knob, best.load)}"
+    tokens = best.find("token_rate")
+    rate = _plain(best.find("request_rate")) if tokens is None else _tokens(_plain(tokens))
     knee = curve.knee
+    at_knee = knee is not None and knee.load == best.load
+    most = f"at most {rate}, under {_at(curve.knob, best.load)}"
+    more = "" if at_knee else f"; {most}"
     if knee is None:
         return f"The curve has no knee up to {_at(curve.knob, rungs[-1].load)}: {most}."
     between = "" if knee.low == knee.high else f" (between {_load(knee.low)} and {_load(knee.high)})"
     chosen = next(rung for rung in rungs if rung.load == knee.load)
-    rate, time = _plain(chosen.find("request_rate")), _plain(chosen.find("latency", "p50"))
+    if spoken := _tokens_clause(chosen):
+        return f"The knee is at {_at(curve.knob, knee.load)}{between}, with {spoken}{more}."
+    pace, time = _plain(chosen.find("request_rate")), _plain(chosen.find("latency", "p50"))
     median = "a median of too few answers to be certified" if time == _NONE else f"a median of {time}"
-    return f"The knee is at {_at(curve.knob, knee.load)}{between}, with {rate} and {median}; {most}."
+    return f"The knee is at {_at(curve.knob, knee.load)}{between}, with {pace} and {median}{more}."
+
+
+def _tokens_clause(rung: LoadPoint) -> str:
+    """Say what a language model did under a load: tokens in all and for each user, and the first one."""
+    rate, user = _plain(rung.find("token_rate")), _plain(rung.find("user_token_rate", "p50"))
+    first = _plain(rung.find("time_to_first_token", "p50"))
+    if _NONE in (rate, user):
+        return ""
+    started = "" if first == _NONE else f", the first after {first} (median)"
+    return f"{_tokens(rate)} in all and {_tokens(user)} for each user{started}"
+
+
+def _tokens(rate: str) -> str:
+    return rate.replace("/s", " tokens/s")
 
 
 def describe_bound(knob: str, bound: LadderBound) -> str:
@@ -315,7 +355,7 @@ def _breakdown_table(curve: LoadCurve, rungs: Sequence[LoadPoint]) -> Iterator[T
     """Tabulate the latency breakdown, errors and client CPU; metrics without a value have no column."""
     queries = {
         "samples/s": ("throughput", None),
-        "goodput": ("goodput", None),
+        **({} if _generates(rungs) else {"goodput": ("goodput", None)}),
         "service p50": ("service_time", "p50"),
         "lag p99": ("send_lag", "p99"),
         "queue": ("queue_time", None),
@@ -335,19 +375,29 @@ def _breakdown_table(curve: LoadCurve, rungs: Sequence[LoadPoint]) -> Iterator[T
         )
 
 
+def _generates(rungs: Iterable[LoadPoint]) -> bool:
+    """Whether a language model was loaded, whose tokens have a table of their own."""
+    return any(rung.find("token_rate") or rung.find("time_to_first_token", "p50") for rung in rungs)
+
+
 def _token_table(knob: str, rungs: Sequence[LoadPoint]) -> Iterator[Table]:
     """Tabulate the tokens of a language model by load; nothing for other models."""
+    if not _generates(rungs):
+        return
     queries = {
         "tokens/s": ("token_rate", None),
-        "first token p50": ("time_to_first_token", "p50"),
+        "per user": ("user_token_rate", "p50"),
+        "first p50": ("time_to_first_token", "p50"),
         "p99": ("time_to_first_token", "p99"),
-        "next token p50": ("inter_token_latency", "p50"),
+        "per token": ("time_per_output_token", "p50"),
+        "gap p99": ("inter_chunk_latency", "p99"),
+        "goodput": ("goodput", None),
     }
-    rows = [(_load(rung.load), *(_cell(rung.find(*query)) for query in queries.values())) for rung in rungs]
-    if any(set(cells) != {_NONE} for _, *cells in rows):
-        yield make_table(
-            "Tokens, as the server counts them", (_unit(knob), *(f"{title}>" for title in queries)), rows
-        )
+    yield make_table(
+        "Tokens, as the server counts them, and their times",
+        (_unit(knob), *(f"{title}>?" for title in queries)),
+        ((_load(rung.load), *(_short(rung.find(*query)) for query in queries.values())) for rung in rungs),
+    )
 
 
 def _verdicts(rung: LoadPoint) -> str:
@@ -568,6 +618,11 @@ def _cell(measured: Answer | None) -> str:
     if measured.value is None:
         return format_ends(bounds.low, bounds.high, unit) or _NONE
     return estimate_with_half_width(measured.value, measured.interval, unit)
+
+
+def _short(measured: Answer | None) -> str:
+    """Format a value with the digits that its interval justifies; of an uncertified one what bounds it."""
+    return _cell(measured) if measured is None or measured.value is None else _plain(measured)
 
 
 def _explain_cells(shown: Iterable[Answer]) -> str:

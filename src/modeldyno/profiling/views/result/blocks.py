@@ -42,6 +42,7 @@ from modeldyno.profiling.views.result.served import (
     breakdown,
     cohosted_table,
     composing_models,
+    is_streamed,
     without_cohosted,
 )
 from modeldyno.profiling.views.result.static import inspection, reservations
@@ -152,35 +153,47 @@ _STACK_START = "Current thread "
 
 
 def latencies(result: Result) -> Iterator[Bins]:
-    """Draw the latency histogram, if there are enough calls."""
-    value = result.distribution("latency")
+    """Draw the latency histogram, if there are enough calls, and that of the gaps between tokens."""
+    yield from _distribution_chart(result, "latency", "Latency", "latency", unit_of_work(result))
+    if is_streamed(result):
+        each = result.find("inter_token_latency") is not None
+        metric, title = (
+            ("inter_token_latency", "Gaps between tokens")
+            if each
+            else ("inter_chunk_latency", "Gaps between the pieces of an answer")
+        )
+        yield from _distribution_chart(result, metric, title, "gap", "gap")
+
+
+def _distribution_chart(result: Result, metric: str, title: str, label: str, unit: str) -> Iterator[Bins]:
+    value = result.distribution(metric)
     shape = None if value is None else histogram(value)
     if value is None or shape is None:
         return
     yield Bins(
-        title="Latency",
-        scale=AxisScale(label="latency", unit=SECONDS),
+        title=title,
+        scale=AxisScale(label=label, unit=SECONDS),
         edges=shape.edges,
         counts=tuple(map(float, shape.counts)),
         beyond=float(shape.above),
         reach=value.statistic("max"),
-        counted=f"{unit_of_work(result)}s",
+        counted=f"{unit}s",
         marks=tuple(
             ReferenceLine(name=name, at=value.statistic(name), vertical=True)
             for name in ("p50", "p99")
             if value.certified(name) is not None
         ),
-        note=_histogram_note(result, value, shape),
+        note=_histogram_note(unit, value, shape),
     )
 
 
-def _histogram_note(result: Result, value: Distribution, shape: Histogram) -> str:
+def _histogram_note(unit: str, value: Distribution, shape: Histogram) -> str:
     least, last, most = (
         format_quantity(time, SECONDS, 3)
         for time in (value.statistic("min"), shape.edges[-1], value.statistic("max"))
     )
     below = f"not drawn: {shape.below:,} below, down to {least}" if shape.below else ""
-    above = f"above {last}: {count(shape.above, unit_of_work(result))}, up to {most}" if shape.above else ""
+    above = f"above {last}: {count(shape.above, unit)}, up to {most}" if shape.above else ""
     growing = "" if shape.even else "logarithmic bins"
     return "; ".join(filter(None, (above, below, growing)))
 

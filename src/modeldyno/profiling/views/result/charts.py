@@ -71,6 +71,52 @@ def load_by_second(result: Result) -> Iterator[Plot]:
         bands=bands,
         note="shaded: not measured; the last second, during which the load ended, is not drawn",
     )
+    yield from _tokens_by_second(rows, axis, bands)
+
+
+def _tokens_by_second(rows: Sequence[LoadSecond], axis: AxisScale, bands: tuple[Band, ...]) -> Iterator[Plot]:
+    """Draw the tokens and the first tokens of a load whose answers were streamed."""
+    whole, timed = rows[:-1], [row for row in rows if row.first_token is not None]
+    if any(row.tokens for row in whole):
+        yield Plot(
+            title="Tokens by second",
+            x=axis,
+            y=AxisScale(label="tokens", unit=RATE),
+            series=(Series.through("tokens", ((row.at, row.tokens / row.length) for row in whole)),),
+            bands=bands,
+            note="tokens of answers that ended well, by when they came; shaded: not measured",
+        )
+    if timed:
+        yield Plot(
+            title="First token by second",
+            x=axis,
+            y=AxisScale(label="first token", unit=SECONDS, logarithmic_from=ORDERS),
+            series=(Series.through("median", ((row.at, row.first_token) for row in timed)),),
+            bands=bands,
+            note="of those whose first token came in that second; shaded: not measured",
+        )
+
+
+def slowest_answers(result: Result) -> Iterator[Stack]:
+    """Draw what the slowest streamed answers waited for."""
+    answers = result.activity.slowest if result.activity else ()
+    if len(answers) < _FEWEST_ANSWERS:
+        return
+    parts = {
+        "until sent": [answer.lag for answer in answers],
+        "to the first token": [answer.first_token for answer in answers],
+        "further tokens": [answer.further for answer in answers],
+    }
+    yield Stack(
+        title="The slowest answers",
+        scale=AxisScale(label="time", unit=SECONDS),
+        bars=tuple(f"at {format_quantity(answer.at, SECONDS, 3)}" for answer in answers),
+        parts=tuple(Series.through(name, enumerate(seconds)) for name, seconds in parts.items()),
+        note="by when each was due, from the begin of the load",
+    )
+
+
+_FEWEST_ANSWERS = 3
 
 
 def _ramp_and_end(result: Result, rows: Sequence[LoadSecond]) -> Iterator[Band]:

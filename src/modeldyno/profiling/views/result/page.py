@@ -30,7 +30,7 @@ from modeldyno.profiling.views.result.regions import (
     memory_course,
     regions,
 )
-from modeldyno.profiling.views.result.served import breakdown, composing_models
+from modeldyno.profiling.views.result.served import breakdown, composing_models, is_streamed
 from modeldyno.profiling.views.result.static import inspection, reservations
 from modeldyno.profiling.views.result.table import MEASURED, memory_note, results
 from modeldyno.profiling.views.result.tokens import generation
@@ -99,6 +99,7 @@ def parts(result: Result, judgements: Sequence[Judgement] = (), *, level: int = 
         (
             *latencies(result),
             *charts.load_by_second(result),
+            *charts.slowest_answers(result),
             *charts.call_timeline(result),
             *_folded(results(result, judgements)),
         ),
@@ -202,22 +203,31 @@ def _mark(first: Finding | None) -> Iterator[Tile]:
         yield "mark", f"{100 * (1 - saving.high):.0f} of 100", note
 
 
+_TIMES = (("latency", "p50", "median latency"), ("latency", "p99", "p99 latency"))
+_TIMES_OF_TOKENS = (
+    ("time_to_first_token", "p50", "median first token"),
+    ("time_to_first_token", "p99", "p99 first token"),
+    ("time_per_output_token", "p50", "median time per token"),
+)
+
+
 def _times(result: Result) -> Iterator[Tile]:
-    latency = result.distribution("latency")
-    if latency is None:
-        return
-    for statistic, name in (("p50", "median latency"), ("p99", "p99 latency")):
-        if latency.void:
-            yield name, "—", latency.void
-        elif latency.missing(statistic):
-            yield name, about(latency, statistic), f"not certified, needs more {unit_of_work(result)}s"
+    for metric, statistic, name in _TIMES_OF_TOKENS if is_streamed(result) else _TIMES:
+        times = result.distribution(metric)
+        if times is None:
+            continue
+        if times.void:
+            yield name, "—", times.void
+        elif times.missing(statistic):
+            yield name, about(times, statistic), f"not certified, needs more {unit_of_work(result)}s"
         else:
-            value, span = format_statistic(latency, statistic)
+            value, span = format_statistic(times, statistic)
             yield name, value, f"95 %: {span}" if span else ""
 
 
 def _rates(result: Result) -> Iterator[Tile]:
     rates = (
+        ("tokens", figure(result, "token_rate") if is_streamed(result) else "", "generated per second"),
         ("throughput", figure(result, "throughput"), "samples per second, on average"),
         ("requests", figure(result, "request_rate"), "answered per second"),
     )
