@@ -10,7 +10,7 @@ TORCH  ?= torch==2.13.0
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run check test coverage test-slow test-journeys test-pages fuzz fuzz-dashboard engines test-engine test-tf test-browser test-lighthouse charts gallery test-gpu lint format bench bench-report bench-dashboard bench-registry bench-inside bench-served bench-static bench-keras bench-real gate gate-live truth proofs clean
+.PHONY: help setup run check test coverage test-slow test-journeys test-pages fuzz fuzz-dashboard engines test-engine test-tf test-browser test-lighthouse charts gallery test-gpu lint format bench bench-report bench-dashboard bench-registry bench-inside bench-served bench-llm bench-static bench-keras bench-real gate gate-live truth proofs clean
 
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -181,6 +181,10 @@ bench-served: setup  ## the load generator beside its peers, against known truth
 	$(BIN)/python bench/engines.py
 	$(BIN)/python bench/killed_commands.py
 	$(BIN)/python bench/perf_analyzer.py
+
+bench-llm: setup     ## language models served: beside AIPerf, GuideLLM and vLLM's bench on a server of known times; 6 GB of environments, an idle machine
+	$(BIN)/python bench/llm_peers.py prepare $(VENV)/llm
+	$(BIN)/python bench/llm_peers.py run $(VENV)/llm
 
 gate: setup          ## the gate on the recorded pool: false alarms, power, and other rules beside it
 	$(BIN)/python bench/gate.py judge
