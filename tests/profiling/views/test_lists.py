@@ -62,6 +62,19 @@ def test_a_median_that_is_not_certified_is_told_as_that(times: Distribution, say
     assert views.brief(replace(a_result(), measurements=measured)).endswith(f": {says}, 47.0/s")
 
 
+def test_a_language_model_under_load_is_told_by_its_tokens() -> None:
+    """How many, and when the first one came."""
+    measured = (
+        Measurement(metric="latency", value=Distribution.of([0.3] * 40)),
+        Measurement(metric="time_to_first_token", value=Distribution.of([0.02] * 5)),
+        *(observed_number(name, 470.0) for name in ("request_rate", "token_rate")),
+    )
+
+    assert views.brief(replace(a_result(), measurements=measured)).endswith(
+        ": 470 tokens/s, first after about 20 ms"
+    )
+
+
 def test_a_load_that_was_saturated_has_no_statistic_in_a_file() -> None:
     """Neither the mean, which needs no certificate, nor the extremes: all grow as long as the load lasts."""
     measured = (Measurement(metric="latency", value=SATURATED_TIMES),)

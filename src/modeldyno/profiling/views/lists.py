@@ -23,6 +23,7 @@ from modeldyno.base.views.text import (
     shorten_ids,
     shorten_text,
 )
+from modeldyno.profiling.views.result.served import is_streamed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -250,6 +251,10 @@ def brief(result: Result) -> str:
         batch = result.job.config.get(BATCH_SIZE.name)
         load = "" if result.job.load is None else clean(str(result.job.load))
         at = join_nonempty(clean(result.job.backend), "" if batch is None else f"batch {batch}", load)
+        if is_streamed(result) and (tokens := figure(result, "token_rate")):
+            first = result.distribution("time_to_first_token")
+            started = "" if first is None else f"first after {_median(first)}"
+            return f"{at}: {join_nonempty(tokens.replace('/s', ' tokens/s'), started)}"
         return f"{at}: {join_nonempty(_median(latency), figure(result, 'throughput'))}"
     if end_to_end is not None:
         median = _median(end_to_end)
