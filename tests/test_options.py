@@ -10,8 +10,9 @@ import pytest
 
 import modeldyno
 from modeldyno.base.job.load_spec import Load
+from modeldyno.base.job.think_time import ThinkTime
 from modeldyno.base.metrics.measurement_plan import Plan
-from modeldyno.base.options import BYTES, COUNT, LOAD, PLAN, SECONDS, SEQUENCE, SHARE, Option
+from modeldyno.base.options import BYTES, COUNT, LOAD, PAUSE, PLAN, SECONDS, SEQUENCE, SHARE, Option
 from modeldyno.base.stats import units
 from modeldyno.base.stats.units import UNITS, parse_quantity
 from modeldyno.cli import cli
@@ -30,7 +31,12 @@ ARRIVALS = {"arrivals", "concurrency", "rate", "burst", "trace"}
 DERIVED = {"within", "may_extend", "bounds"}
 """Fields that follow from others: from the bounds, or from whether a time was given."""
 FUNCTIONS = (modeldyno.load, modeldyno.load_curve, modeldyno.find_load)
-OTHER = {SECONDS: ("7s", 7.0), COUNT: ("7", 7), SEQUENCE: ("7..9", (7, 9))}
+OTHER = {
+    SECONDS: ("7s", 7.0),
+    COUNT: ("7", 7),
+    SEQUENCE: ("7..9", (7, 9)),
+    PAUSE: ("7s..9s", ThinkTime(low=7.0, high=9.0)),
+}
 """Kind of a load's options to a text that is no default, and its value."""
 
 

@@ -11,6 +11,7 @@ import pytest
 from modeldyno.base import plugins
 from modeldyno.base.errors import RequestError
 from modeldyno.base.job.load_spec import Arrivals, Load
+from modeldyno.base.job.think_time import ThinkTime
 from modeldyno.base.result.cost import Price
 from modeldyno.base.yaml_file import FileConfig, parse_yaml_text
 from modeldyno.engine.environment import machine
@@ -180,11 +181,15 @@ def test_a_server_is_put_under_rising_loads_unless_told_otherwise() -> None:
 
 def test_a_rate_that_is_varied_may_be_that_of_sequences() -> None:
     """Each trial begins them at its rate, of the lengths that are given."""
-    load = {"arrivals": "sequences", "sequence": "10..30", "concurrency": 8}
+    load = {"arrivals": "sequences", "sequence": "10..30", "concurrency": 8, "think_time": "2s~0.5s"}
     study, _ = made(space={"rate": [5, 10]}, load=load)
 
     assert job_at_point(study, {"rate": 10}).load == Load(
-        arrivals=Arrivals.SEQUENCES, rate=10.0, sequence=(10, 30), concurrency=8
+        arrivals=Arrivals.SEQUENCES,
+        rate=10.0,
+        sequence=(10, 30),
+        concurrency=8,
+        think_time=ThinkTime(low=2.0, high=2.0, spread=0.5),
     )
 
 

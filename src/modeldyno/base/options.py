@@ -12,6 +12,7 @@ from dataclasses import dataclass
 SECONDS, BYTES, SHARE = "s", "B", "1"
 """Kinds of options that are quantities: their base units, as `base.stats.units` has them."""
 COUNT, CORES, STATISTIC, PERCENTILES, SEQUENCE = "count", "cores", "statistic", "percentiles", "sequence"
+PAUSE = "pause"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +56,10 @@ LOAD = (
            in_file="How often to resend a request that was refused, rejected, or lost before any answer."),
     Option("drivers", COUNT, "Number of processes that send.", default=1,
            in_file="Number of sending processes."),
-    Option("sequence", SEQUENCE, "Requests of each sequence, for stateful models: 20, 10..30, or data.",
-           in_file="Requests of each sequence, for stateful models: 20, 10..30, or data for its streams."),
+    Option("sequence", SEQUENCE, "Requests of each sequence, or turns of each chat: 20, 10..30, or data.",
+           in_file="Requests of each sequence, or turns of each chat: 20, 10..30, or data for its streams."),
+    Option("think_time", PAUSE, "Pause of a sequence before its next request: 2s, 2s~0.5s or 1s..3s.",
+           in_file="Pause of a sequence between an answer and its next request: 2s, 2s~0.5s or 1s..3s."),
 )  # fmt: skip
 """Options of any load; when requests are due (concurrency, rate, replay) each command asks in its own way."""
 

@@ -16,6 +16,7 @@ from modeldyno.base.options import (
     LIMITS,
     LOAD,
     MAX_TIME,
+    PAUSE,
     PERCENTILES,
     PLAN,
     SEQUENCE,
@@ -230,6 +231,7 @@ _CALLBACKS: dict[str, Callback] = {
     STATISTIC: _parsed_by("canonical_statistic"),
     BYTES: _parse_memory,
     SEQUENCE: _parsed_by("parse_sequence"),
+    PAUSE: _parsed_by("parse_think_time"),
 }
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from modeldyno.base import options
 from modeldyno.base.errors import RequestError, UnknownName
 from modeldyno.base.job.load_spec import parse_sequence
+from modeldyno.base.job.think_time import parse_think_time
 from modeldyno.base.metrics.metric import canonical_statistic
 from modeldyno.base.stats.units import BYTES, FRACTION, SECONDS, check_time_limit, parse_quantity
 from modeldyno.profiling import request
@@ -89,6 +90,7 @@ _PARSERS: dict[str, Callable[[Any], Any]] = {
     options.COUNT: parse_integer,
     options.STATISTIC: lambda value: canonical_statistic(str(value)),
     options.SEQUENCE: parse_sequence,
+    options.PAUSE: parse_think_time,
     options.CORES: lambda value: value if isinstance(value, tuple) else request.parse_cores(str(value)),
 }
 """Parser of each kind of option."""

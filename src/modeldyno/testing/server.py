@@ -5,6 +5,8 @@ until a signal ends it (Ctrl-C, ``kill``), or ``--seconds 60`` are over: plain H
 TensorFlow Serving and OpenAI's completions, all from one queue, and below ``/dialect/NAME`` streams of text
 as other servers write them (`server_dialects`). Faults are requested by a path
 (``/fault/truncated/v2/...``), a header (``X-Fault: 503``) or as a share of all (``--fault hang=0.01``).
+With ``--sessions`` each answer of a chat is another text, and ``GET /sessions`` returns how many chats went
+on with a history that has all of these in order, and how long their users thought (`server_sessions`).
 ``GET /truth`` returns what happened to each request, in the order in which they ended; ``DELETE /truth``
 clears that, and restarts the clock of stalls. ``--grpc 0`` adds TensorFlow Serving's gRPC on a port of its
 own, which is printed as well.
@@ -35,6 +37,7 @@ from modeldyno.testing.server_faults import FAULTS, NUMBERS
 from modeldyno.testing.server_http import NOTHING, ServerConnection, ServerState
 from modeldyno.testing.server_protocols import Generation, Site, count_by_tokenizer, count_words
 from modeldyno.testing.server_queue import COLUMNS, Alarm, Workers
+from modeldyno.testing.server_sessions import SeenSessions
 from modeldyno.testing.service_model import Service, Stall, parse_durations
 
 if TYPE_CHECKING:
@@ -109,6 +112,11 @@ class RunningServer:
     def forget(self) -> None:
         """Clear its record, and let stalls count from the next request."""
         self.get("/truth", "DELETE")
+
+    def sessions(self) -> dict[str, Any]:
+        """Return what it saw of chats of several turns, if it was started with ``--sessions``."""
+        seen: dict[str, Any] = json.loads(self.get("/sessions"))
+        return seen
 
     def counters(self) -> dict[str, Any]:
         """Return its counters in Triton's format."""
@@ -199,6 +207,9 @@ def _argument_parser() -> argparse.ArgumentParser:
         action="store_true",
         help="cache prompts in blocks of 16 words, and say how much was cached",
     )
+    add(
+        "--sessions", action="store_true", help="check that chats go on with their own answers: GET /sessions"
+    )
     add("--together", type=int, default=1, help="tokens in a chunk of a stream")
     add("--certificate", help="file; makes it HTTPS")
     add("--key", help="file")
@@ -231,6 +242,7 @@ async def _serve(options: argparse.Namespace) -> None:
                 pace=options.pace,
                 together=options.together,
                 prefixes=set() if options.prefix_cache else None,
+                sessions=SeenSessions() if options.sessions else None,
                 count_tokens=count_by_tokenizer(options.tokenizer) if options.tokenizer else count_words,
             ),
         ),

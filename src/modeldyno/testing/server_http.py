@@ -14,6 +14,7 @@ from modeldyno.testing.server_faults import FAULTS, NUMBERS, set_to_reset
 from modeldyno.testing.server_protocols import RequestHead, Site
 from modeldyno.testing.server_queue import COLUMNS, Ledger, Workers
 from modeldyno.testing.server_response import END, ServerResponse, chunk, problem
+from modeldyno.testing.server_sessions import describe_sessions
 
 _CACHE_SIZE = 1024
 """Heads and answers that are cached, because a load repeats its requests."""
@@ -55,7 +56,10 @@ class ServerState:
         answer = self.answers.get(key)
         if answer is None:
             answer = self.site.answer(head, body)
-            changes = self.site.generation.prefixes is not None  # with what was asked before
+            generation = self.site.generation
+            changes = (
+                generation.prefixes is not None or generation.sessions is not None
+            )  # with what was asked
             if answer is not None and not changes and len(self.answers) < _CACHE_SIZE:
                 self.answers[key] = answer
         return answer
@@ -73,6 +77,8 @@ class ServerState:
         """Answer a request about the server."""
         if head.path == "/truth":
             return self._truth(head)
+        if head.path == "/sessions" and (sessions := self.site.generation.sessions) is not None:
+            return ServerResponse(json.dumps(describe_sessions(sessions)).encode())
         if head.path == f"/v2/models/{self.site.model}/stats":
             counters = {"model_stats": [self.ledger.statistics(self.site.model)]}
             return ServerResponse(json.dumps(counters).encode())
@@ -83,6 +89,8 @@ class ServerState:
         if head.method == "DELETE":
             del rows[:]
             self.workers.epoch = 0
+            if (sessions := self.site.generation.sessions) is not None:
+                sessions.forget()
             return ServerResponse()
         if head.query == "binary":
             return ServerResponse(rows.tobytes(), kind=b"application/octet-stream")
@@ -168,6 +176,8 @@ class ServerConnection(asyncio.Protocol):
             self.over()
             return
         self.head, self.answer = head, answer
+        if answer.turn and (sessions := self.server.site.generation.sessions) is not None:
+            sessions.arrive(answer.turn, self.arrival, id(self))
         self.fault = head.fault or (self.server.fault() if self.server.faults else "")
         self.first = self.start = self.queued = self.batch = self.stream = 0
         self.headed = False
@@ -217,6 +227,8 @@ class ServerConnection(asyncio.Protocol):
             raw = self.answer.raw
         now = monotonic_ns()
         self._note(now, "")
+        if self.answer.turn and (sessions := self.server.site.generation.sessions) is not None:
+            sessions.end(self.answer.turn, now)
         self.server.ledger.count_call(self, worked, now)
         self.write(raw)
         self.over()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
 from modeldyno.testing import server_dialects, server_tensorflow
 from modeldyno.testing.server_response import ServerResponse, problem
+from modeldyno.testing.server_sessions import SeenSessions
 
 _BINARY = b"Inference-Header-Content-Length"
 _WORD = " word"
@@ -36,13 +39,14 @@ _BLOCK = 16
 def _take_cached(text: str, settings: Generation) -> int:
     """Return the tokens of the longest beginning in blocks that an earlier prompt had; keep all of this."""
     assert settings.prefixes is not None
-    words, longest = text.split(), ""
+    words, longest, read = text.split(), 0, hashlib.blake2b(digest_size=16)
     for end in range(_BLOCK, len(words) + 1, _BLOCK):
-        beginning = " ".join(words[:end])
+        read.update(" ".join(words[end - _BLOCK : end]).encode())
+        beginning = read.digest()
         if beginning in settings.prefixes:
-            longest = beginning
+            longest = end
         settings.prefixes.add(beginning)
-    return settings.count_tokens(longest) if longest else 0
+    return settings.count_tokens(" ".join(words[:longest])) if longest else 0
 
 
 def _prompts(request: _Json) -> list[str]:
@@ -65,8 +69,10 @@ class Generation:
     """Tokens in a piece of a stream."""
     count_tokens: Callable[[str], int] = count_words
     """Counts the tokens of a prompt: words, or by a tokenizer."""
-    prefixes: set[str] | None = None
+    prefixes: set[bytes] | None = None
     """Beginnings of earlier prompts, of which the tokens are cached; None: nothing is cached."""
+    sessions: SeenSessions | None = None
+    """The chats of several turns so far, whose order is checked; None: it is not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,13 +169,19 @@ class Site:
         prompt = sum(map(settings.count_tokens, _prompts(request)))
         usage: _Json = {"prompt_tokens": prompt, "completion_tokens": count, "total_tokens": prompt + count}
         if settings.prefixes is not None:
-            cached = sum(_take_cached(text, settings) for text in _prompts(request))
+            texts = _prompts(request)
+            whole = [" ".join(texts)] if request.get("messages") else texts  # a chat is one prompt
+            cached = sum(_take_cached(text, settings) for text in whole)
             usage["prompt_tokens_details"] = {"cached_tokens": cached}
         common = {"id": "cmpl-1", "created": 0, "model": self.model}
+        turn, words = "", [_WORD] * count
+        if settings.sessions is not None and request.get("messages"):
+            words[0] = f" {settings.sessions.next_word()}"
+            turn = settings.sessions.go_on(request["messages"], "".join(words))
         if not request.get("stream"):
-            choice = {"index": 0, "finish_reason": "length"} | whole_choice(_WORD * count)
+            choice = {"index": 0, "finish_reason": "length"} | whole_choice("".join(words))
             return ServerResponse(
-                json.dumps(common | whole_fields | {"choices": [choice], "usage": usage}).encode()
+                json.dumps(common | whole_fields | {"choices": [choice], "usage": usage}).encode(), turn=turn
             )
 
         def event(text: str, reason: str | None = None) -> str:
@@ -177,13 +189,16 @@ class Site:
             return _event(json.dumps(common | piece_fields | {"choices": [choice]}))
 
         sizes = [min(settings.together, count - at) for at in range(0, count, settings.together)]
-        texts = [event(_WORD * size) for size in sizes]
+        texts = [
+            event("".join(words[at : at + size]))
+            for at, size in zip(accumulate(sizes, initial=0), sizes, strict=False)
+        ]
         texts[-1] += event("", "length")
         if (request.get("stream_options") or {}).get("include_usage"):
             texts[-1] += _event(json.dumps(common | piece_fields | {"choices": [], "usage": usage}))
         texts[-1] += _event("[DONE]")
         pieces = tuple((size, text.encode()) for size, text in zip(sizes, texts, strict=True))
-        return ServerResponse(kind=b"text/event-stream", pieces=pieces)
+        return ServerResponse(kind=b"text/event-stream", pieces=pieces, turn=turn)
 
 
 def _event(text: str) -> str:

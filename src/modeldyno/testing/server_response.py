@@ -25,6 +25,8 @@ class ServerResponse:
     """Tokens and text of each piece."""
     begin: bytes = b""
     """What a stream sends at once, before its first piece."""
+    turn: str = ""
+    """Of a chat whose order is checked: by what its session is known to go on."""
 
     @cached_property
     def head(self) -> bytes:

@@ -16,6 +16,9 @@ from modeldyno.base.job.load_spec import (
     parse_sequence,
     pause_after,
 )
+from modeldyno.base.job.think_time import ThinkTime
+
+THINKING = ThinkTime(low=2.0, high=2.0)
 
 
 @pytest.mark.parametrize(
@@ -66,6 +69,17 @@ def test_what_is_no_rate_is_refused(text: str, message: str) -> None:
         (
             {"arrivals": Arrivals.SEQUENCES, "rate": 5.0},
             "Sequences that begin at a rate need `sequence`",
+        ),
+        ({"think_time": THINKING}, "give `sequence`, too"),
+        (
+            {
+                "arrivals": Arrivals.CONSTANT,
+                "rate": 5.0,
+                "concurrency": 2,
+                "sequence": (2, 3),
+                "think_time": THINKING,
+            },
+            "Requests at a rate wait for no answer",
         ),
     ],
 )
@@ -142,6 +156,17 @@ def test_a_load_names_its_sequences() -> None:
 
     assert str(Load(concurrency=4, sequence=(10, 30))) == "concurrency 4 in sequences of 10..30"
     assert str(open_loop) == "5/s constant, at most 2 at once in sequences of 3"
+
+
+def test_a_load_names_the_time_to_think() -> None:
+    """Beside the length of its sequences."""
+    closed = Load(concurrency=4, sequence=(5, 5), think_time=THINKING)
+    arriving = Load(
+        arrivals=Arrivals.SEQUENCES, rate=2.0, concurrency=9, sequence=(5, 5), think_time=THINKING
+    )
+
+    assert str(closed) == "concurrency 4 in sequences of 5, thinking 2s"
+    assert str(arriving) == "2 sequences/s of 5, thinking 2s, at most 9 at once"
 
 
 def test_the_longest_load_is_that_of_its_duration_or_of_the_plan() -> None:

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from modeldyno.base.errors import RequestError
-from modeldyno.engine.data.text_requests import read_request, read_text_requests
+from modeldyno.engine.data import text_requests
+from modeldyno.engine.data.text_requests import read_request, read_sessions, read_text_requests
 from modeldyno.engine.interfaces.request_target import Endpoint
 from modeldyno.serving.clients import openai
 
@@ -110,3 +111,126 @@ def test_what_cannot_be_sent_is_refused(tmp_path: Path) -> None:
         sent([["b", read.texts[1]]])
     (body,), token_limits = sent([[read.texts[1], read.texts[1]]])
     assert (body["prompt"], body["max_tokens"], token_limits) == (["a", "a"], 3, (6,))
+
+
+def turns(path: Path) -> tuple[list[dict[str, Any]], tuple[int, ...], tuple[str, ...]]:
+    read = read_sessions(path, "prompt")
+    assert read is not None
+    return [*map(read_request, read.texts)], read.sessions, read.unused
+
+
+def user_turn(*texts: str, **fields: Any) -> dict[str, Any]:
+    """A turn of a user, with what the system says before it."""
+    roles = ("system", "user") if len(texts) > 1 else ("user",)
+    return {"messages": [{"role": r, "content": t} for r, t in zip(roles, texts, strict=True)], **fields}
+
+
+@pytest.mark.parametrize(
+    ("line", "requests"),
+    [
+        (
+            {
+                "session_id": "chat_1",
+                "turns": [
+                    {"role": "system", "text": "be brief"},
+                    {"text": "hi", "output_length": 5},
+                    {"text": "and", "delay": 250, "temperature": 0.5},
+                    "more",
+                ],
+            },
+            [
+                user_turn("be brief", "hi", max_tokens=5),
+                user_turn("and", temperature=0.5, think_time=0.25),
+                user_turn("more"),
+            ],
+        ),
+        (
+            {
+                "id": "x",
+                "conversations": [
+                    {"from": "gpt", "value": "hello"},
+                    {"from": "human", "value": "hi"},
+                    {"from": "gpt", "value": "hello again"},
+                    {"from": "user", "value": "and"},
+                    {"from": "bing", "value": "yes"},
+                ],
+            },
+            [user_turn("hi"), user_turn("and")],
+        ),
+        (
+            {
+                "messages": [
+                    {"role": "system", "content": "be brief"},
+                    {"role": "user", "content": "hi"},
+                    {"role": "assistant", "content": "hello"},
+                    {"role": "user", "content": "and"},
+                ],
+                "max_tokens": 7,
+            },
+            [user_turn("be brief", "hi", max_tokens=7), user_turn("and", max_tokens=7)],
+        ),
+        ({"prompt": "hi"}, [{"prompt": "hi"}]),
+        ("hi", [{"prompt": "hi"}]),
+    ],
+    ids=["aiperf", "sharegpt", "messages", "prompt", "text"],
+)
+def test_a_line_is_a_session(tmp_path: Path, line: Any, requests: list[dict[str, Any]]) -> None:
+    """Without the answers: the server gives its own."""
+    assert turns(written(tmp_path, line)) == (requests, (len(requests),), ())
+
+
+def test_a_file_has_many_sessions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whole ones, until there are enough turns; what is not sent is named."""
+    lines = [{"turns": ["a", {"text": "b", "image": "x"}], "timestamp": 3}, {"turns": ["c"]}, "d", "e"]
+    assert turns(written(tmp_path, *lines))[1:] == ((2, 1, 1, 1), ("timestamp", "image"))
+    monkeypatch.setattr(text_requests, "MOST_TURNS", 3)
+    assert turns(written(tmp_path, *lines))[1] == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ({"messages": [{"role": "user", "content": "a"}, {"role": "tool", "content": "b"}]}, "not of 'tool'"),
+        ({"conversations": [{"from": "gpt", "value": "a"}]}, "no user says anything"),
+        ({"conversations": ["a"]}, "write its from and its value"),
+        ({"turns": [3]}, "write its text"),
+        ({"turns": [{"image": "x"}]}, "a turn of its session has no text"),
+        ({"turns": [{"text": "a", "delay": -1}]}, "-1 is no delay"),
+        ({"turns": [{"text": "a", "delay": True}]}, "True is no delay"),
+        ({"turns": [{"text": "a", "output_length": 0}]}, "0 is no number of tokens"),
+    ],
+)
+def test_a_session_that_cannot_be_sent_is_refused(tmp_path: Path, line: Any, message: str) -> None:
+    """With its line."""
+    with pytest.raises(RequestError, match=f"line 1: .*{message}"):
+        read_sessions(written(tmp_path, line), "prompt")
+
+
+@pytest.mark.parametrize("line", [3, {"x": [1]}])
+def test_other_lines_are_no_sessions(tmp_path: Path, line: Any) -> None:
+    """They are read as the inputs of a model."""
+    assert read_sessions(written(tmp_path, line), "prompt") is None
+
+
+@pytest.mark.parametrize("line", [{"turns": ["a"]}, {"conversations": [{"from": "human", "value": "a"}]}])
+def test_a_session_is_not_sent_as_a_single_request(tmp_path: Path, line: Any) -> None:
+    """How it is sent is said."""
+    with pytest.raises(RequestError, match=r"line 1 is a session of several turns; .*`sequence=data`"):
+        read_text_requests(written(tmp_path, line), "prompt", 9)
+
+
+def test_a_list_of_sessions_is_read(tmp_path: Path) -> None:
+    """As ShareGPT and vLLM's bench of several turns have them, in one JSON document."""
+    path = tmp_path / "sessions.json"
+    path.write_text(json.dumps([{"turns": ["a", "b"]}, {"messages": CHAT}]), "utf-8")
+    assert turns(path)[1] == (2, 1)
+    for text, message in (
+        ("{}", "is no list of sessions"),
+        ("[", "is not JSON"),
+        ('[{"turns": [1]}]', "session 1"),
+    ):
+        path.write_text(text, "utf-8")
+        with pytest.raises(RequestError, match=message):
+            read_sessions(path, "prompt")
+    with pytest.raises(RequestError, match="cannot be read"):
+        read_sessions(tmp_path / "none.json", "prompt")

@@ -22,7 +22,7 @@ from modeldyno.engine.interfaces.probe import ProbeContext
 from modeldyno.engine.interfaces.request_target import Target, Transport
 from modeldyno.engine.interfaces.server_stats import RequestStamps, ServerCounters
 from modeldyno.engine.interfaces.session import RequestSession
-from modeldyno.serving.load.request_log import COLUMNS, Records, empty_records
+from modeldyno.serving.load.request_log import COLUMNS, TURN_COLUMNS, Records, empty_records
 from modeldyno.serving.loadgen.running_load import DriverUsage, LoadEnd, LoadProgress
 from modeldyno.serving.probes import load as probe
 from modeldyno.serving.probes import load_monitor
@@ -55,6 +55,10 @@ class World(RequestSession):
     """Requests after which no further one is answered."""
     fails_after: int = sys.maxsize
     """Requests after which the others fail."""
+    in_flight: int = 1
+    """Requests on their way, whenever it is looked."""
+    thinks: int = 0
+    """Nanoseconds that a user thinks before each request."""
     grace: float = 0.0
     """Seconds for which requests in flight were waited for at the end."""
     pid: None = None
@@ -64,7 +68,7 @@ class World(RequestSession):
         """Let time pass."""
         self.now += int(wait * SECOND)
         first, self.taken = self.taken, self.done
-        return LoadProgress(records=self.records(first), in_flight=1, backlog=0, ended=False)
+        return LoadProgress(records=self.records(first), in_flight=self.in_flight, backlog=0, ended=False)
 
     @property
     def done(self) -> int:
@@ -79,7 +83,9 @@ class World(RequestSession):
         columns |= {"due": due, "sent": due, "first": due, "end": due + self.takes - 50_000 + noise}
         failed = np.arange(first, self.taken) >= self.fails_after
         columns["outcome"] = np.where(failed, RequestOutcome.SERVER_ERROR, RequestOutcome.OK).astype("uint8")
-        return Records(**columns)
+        turns = np.zeros((due.size if self.thinks else 0, len(TURN_COLUMNS)), "int64")
+        turns[:, :3] = 1, 2, self.thinks
+        return Records(**columns, turns=turns)
 
     def usage(self) -> Sequence[DriverUsage]:
         """Keep a tenth of a core busy."""
@@ -103,6 +109,10 @@ class World(RequestSession):
     def target(self, _feeds: object) -> Target:
         """Name no server."""
         return Target(protocol="", transport=Transport.HTTP, host="", port=0, messages=(b"1", b"2"))
+
+    def sequence_target(self, feeds: object) -> Target:
+        """Name no server, either."""
+        return self.target(feeds)
 
     def arrays(self, _reply: object) -> dict[str, Any]:
         """Read nothing."""
@@ -352,3 +362,22 @@ def test_a_load_ends_once_a_bound_on_its_times_is_decided(monkeypatch: pytest.Mo
     assert latency(measurements).stop == "converged"
     assert "time-limit" not in doubts
     assert 72 <= len(latency(measurements)) <= 76
+
+
+def test_a_server_that_nobody_asks_is_not_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While all users think, no answer is missing: neither is the load given up, nor its end."""
+    load = Load(sequence=(5, 5), timeout=1.0, duration=20.0)
+    for in_flight, gives_up in ((0, False), (1, True)):
+        world = World(hangs_after=400, in_flight=in_flight)
+        events = run_probe(monkeypatch, world, load)
+        assert any("no request succeeded" in e.message for e in events if isinstance(e, Failure)) is gives_up
+        assert ((world.now - BEGIN) / SECOND < 10) is gives_up
+
+
+def test_a_load_lasts_for_rounds_of_thinking_and_answering(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twelve of them, where nobody set a time, as it does for twelve answers."""
+    world = World(rate=10, thinks=4 * SECOND)
+    plan = Plan(may_extend=True, precision=0.000001, max_time=5.0)
+    measured, _ = probed(monkeypatch, world, Load(sequence=(5, 5)), plan)
+    assert (world.now - BEGIN) / SECOND == pytest.approx(48, abs=1.0)
+    assert "latency" in measured

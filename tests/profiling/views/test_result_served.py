@@ -12,7 +12,7 @@ from modeldyno.base.job.model_ref import ModelIdentity, ModelRef
 from modeldyno.base.metrics.measurement import Distribution, Interval, Measurement, observed_number
 from modeldyno.base.report.blocks import Notice, Table
 from modeldyno.base.result.result import Result
-from modeldyno.profiling.views.result.served import breakdown, composing_models, server_clause
+from modeldyno.profiling.views.result.served import breakdown, by_turn, composing_models, server_clause
 from modeldyno.profiling.views.result.table import brief_results, results
 
 STAGES = (
@@ -203,3 +203,28 @@ def test_times_that_another_tool_reported_stand_in_the_same_line() -> None:
     first = next(row for row in times.rows if row[0] == "time_to_first_token")
     assert first[1].endswith("20.0 ms")
     assert first[2:] == ("—", "—")
+
+
+def test_turns_of_chats_have_a_table() -> None:
+    """A line each, with what the server counts; a load without sessions has none."""
+    latency, first = spread("latency"), spread("time_to_first_token", count=10)
+    (table,) = by_turn(
+        result(
+            RATE,
+            latency,
+            replace(latency, scope="turn=1"),
+            replace(first, scope="turn=1"),
+            observed_number("prompt_tokens", 128, scope="turn=1"),
+            observed_number("cached_prompt_share", 0.5, scope="turn=1"),
+            replace(spread("latency", count=20), scope="turn=9..16"),
+        )
+    )
+    assert isinstance(table, Table)
+    assert [row[0] for row in table.rows] == ["1", "9..16"]
+    one, many = (
+        dict(zip((column.title for column in table.columns), row, strict=True)) for row in table.rows
+    )
+    assert (one["answers"], one["prompt tokens"], one["cached"]) == ("2,000", "128", "50.0%")
+    assert one["first token p50"].startswith("about 9")
+    assert (many["answers"], many["first token p50"], many["cached"]) == ("20", "", "")
+    assert not [*by_turn(result(RATE, latency))]

@@ -11,7 +11,8 @@ from tests.zoo.protocols import recorded, reply
 
 from modeldyno.base.errors import RequestError, UnknownName
 from modeldyno.base.result.request_outcome import RequestOutcome
-from modeldyno.engine.interfaces.request_target import BrokenStream, Endpoint, ServerInfo
+from modeldyno.engine.data.text_requests import write_request
+from modeldyno.engine.interfaces.request_target import BrokenStream, Endpoint, ServerInfo, insert_history
 from modeldyno.serving.clients import openai
 from modeldyno.testing.clients import ClientSuite
 
@@ -272,3 +273,79 @@ class TestServer:
         assert openai.recognised(listed) == ServerInfo(models=("a", "b"))
         assert openai.recognised(recorded("transformers greeting")) == ServerInfo()
         assert openai.recognised(recorded("triton http unknown")) is None
+
+
+# -- sessions ------------------------------------------------------------------------------------
+
+
+def turn(texts: list[str], **options: Any) -> Any:
+    """Give the target of the turns of chats."""
+    feeds = [{"prompt": np.array([text], object)} for text in texts]
+    endpoint = Endpoint(host="h", port=1, model="m", options={"endpoint": "chat", **options})
+    return openai.sequence_target(feeds, endpoint)
+
+
+def test_a_turn_has_a_place_for_what_was_said_before() -> None:
+    """As it is, it is the first of its session; the length of the body grows with its history."""
+    target = turn(['h\u00e9 "you"', "b"], extra='{"top_p": 0.5}')
+    (message, _), (at, _), (end, _) = target.messages, target.marks, target.turn_ends
+    assert json.loads(message[at:end]) == {"role": "user", "content": 'h\u00e9 "you"'}
+    history = b'{"role":"user","content":"a"},{"role":"assistant","content":"\\u00e9"},'
+    head, _, body = insert_history(message, at, history).partition(b"\r\n\r\n")
+    assert int(head.rpartition(b":")[2]) == len(body)
+    assert [each["content"] for each in json.loads(body)["messages"]] == ["a", "\u00e9", 'h\u00e9 "you"']
+    assert json.loads(body)["top_p"] == 0.5
+    assert target.think_times == ()
+
+
+def test_turns_of_a_file_say_when_they_are_due() -> None:
+    """After the answer before them; it is not sent to the server."""
+    own = write_request({"messages": [{"role": "user", "content": "a"}], "think_time": 2.5, "max_tokens": 3})
+    target = turn([own, "b"], max_tokens=9)
+    assert target.think_times == (2.5, -1.0)
+    assert target.token_limits == (3, 9)
+    assert b"think_time" not in target.messages[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"endpoint": "completions"}, "endpoint=chat"),
+        ({"extra": '{"n": 2}'}, "leave out n"),
+        ({"compression": "gzip"}, "leave out compression"),
+    ],
+)
+def test_what_is_no_session_is_refused(options: dict[str, Any], message: str) -> None:
+    """A session is a chat, with one answer to each turn."""
+    with pytest.raises(RequestError, match=message):
+        turn(["a"], **options)
+
+
+def delta(**fields: Any) -> dict[str, Any]:
+    return {"choices": [{"index": 0, "delta": fields}]}
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (
+            events(delta(role="assistant", content=""), delta(content='a "b" '), delta(content="\u00e9\n")),
+            'a "b" \u00e9\n',
+        ),
+        (events(delta(reasoning_content="hm", content=None), delta(content="so")), "so"),
+        (events(delta(content=[{"type": "text", "text": "a"}, {"type": "text", "text": "b"}])), "ab"),
+        (reply({"choices": [{"message": {"role": "assistant", "content": "whole"}}]}), "whole"),
+        (reply({"choices": [{"message": {"content": None, "tool_calls": []}}]}), ""),
+        (reply({"data": []}), ""),
+    ],
+    ids=["stream", "reasoning", "parts", "whole", "tools", "none"],
+)
+def test_an_answer_is_a_message_of_its_history(answer: Any, text: str) -> None:
+    """Its text, without what the model thought."""
+    assert json.loads(openai.assistant_message(answer)) == {"role": "assistant", "content": text}
+
+
+def test_what_is_no_answer_is_no_message() -> None:
+    """A server that answers something else ends the session."""
+    with pytest.raises(ValueError, match="not JSON"):
+        openai.assistant_message(reply(b"<html>"))

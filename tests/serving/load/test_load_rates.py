@@ -13,7 +13,7 @@ from tests.support.simulated_load import in_lock_step, simulate
 from modeldyno.base.job.load_spec import Arrivals, Load
 from modeldyno.base.metrics.measurement import LITTLE_LAW, SATURATED, SHORT_LOAD, Interval, Measurement
 from modeldyno.base.result.request_outcome import RequestOutcome
-from modeldyno.serving.load.load_rates import mean_in_flight, rate_doubts, rates
+from modeldyno.serving.load.load_rates import rate_doubts, rates
 from modeldyno.serving.load.request_log import Records, empty_records, join_records
 from modeldyno.serving.load.steady_window import SteadyWindow
 from modeldyno.testing.service_model import Service, exponential, lognormal
@@ -180,7 +180,7 @@ def test_failed_requests_are_in_flight_and_in_no_rate() -> None:
 
     assert measured["request_rate"].value == pytest.approx(30, rel=0.01)
     assert measured["goodput"].value == pytest.approx(30, rel=0.01)
-    assert mean_in_flight(window) == pytest.approx(4, rel=0.01)
+    assert measured["in_flight"].value == pytest.approx(4, rel=0.01)
 
 
 def test_an_overload_counts_what_ended() -> None:
@@ -197,4 +197,4 @@ def test_a_window_in_which_nothing_was_asked_has_a_rate_of_nothing() -> None:
     """Neither an empty log nor requests that were never sent are in flight."""
     window = SteadyWindow(records=empty_records(), begin=0, end=SECOND, load=Load(concurrency=1))
     assert rates_of(window)["request_rate"].value == 0
-    assert mean_in_flight(window) == 0
+    assert rates_of(window)["in_flight"].value == 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from modeldyno.serving.load.request_log import (
     PieceTimes,
     Records,
     empty_records,
+    join_records,
     sample_records,
     sampling_step,
 )
@@ -122,3 +123,18 @@ def test_gaps_are_between_the_pieces_of_one_answer() -> None:
     assert pieces.first().tolist() == [0, 1, 0, 10, 20, 0]
     assert pieces.last().tolist() == [0, 3, 0, 10, 27, 0]
     assert PieceTimes.of(()).gaps()[0].size == 0
+
+
+def test_turns_of_sequences_go_with_their_requests() -> None:
+    """Whatever is chosen, joined or sorted; without sequences there are none."""
+    whole = requests(12, batch=1)
+    rows = np.arange(60).reshape(12, 5)
+    log = replace(whole, turns=rows)
+
+    assert log.turn("turn").tolist() == rows[:, 1].tolist()
+    assert not whole.turn("turn").any()
+    assert log.chosen(log.message % 2 == 0).turns.tolist() == rows[::2].tolist()
+    parts = [log.at(np.arange(6, 12)), log.at(np.arange(6))]
+    assert join_records(parts).turns.tolist() == rows.tolist()
+    assert sample_records(Cut(log, 5)).turns.tolist() == rows.tolist()
+    assert not len(join_records([whole, empty_records()]).turns)

@@ -108,3 +108,6 @@ def test_prompts_of_a_cache_are_told() -> None:
     (little,) = cached_prompts([(1, 1000)])
     assert isinstance(little, Measurement)
     assert list(cached_prompts([(-1, 5)])) == []
+    (of_chats,) = cached_prompts([(40, 100)], first_turns=True)
+    assert isinstance(of_chats, Doubt)
+    assert "40% of the first prompts' tokens" in of_chats.seen

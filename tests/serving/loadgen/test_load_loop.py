@@ -11,6 +11,7 @@ import pytest
 from tests.serving.load.test_request_log import times_of_pieces
 
 from modeldyno.base.job.load_spec import Arrivals, Load
+from modeldyno.base.job.think_time import ThinkTime
 from modeldyno.base.result.request_outcome import RequestOutcome
 from modeldyno.engine.interfaces.request_target import BrokenStream
 from modeldyno.serving.load.request_log import join_records
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from modeldyno.engine.interfaces.request_target import Reply
     from modeldyno.serving.load.request_log import Records
     from modeldyno.serving.loadgen.record_frames import RecordBlock
-    from modeldyno.serving.loadgen.request import Call
+    from modeldyno.serving.loadgen.request import Call, OpenSequence
 
 MILLISECOND = 1_000_000
 START = 10**9
@@ -47,6 +48,7 @@ class World:
         self.opened = self.tardiness = 0
         self.dropped: list[Call] = []
         self.marks: list[tuple[str, int]] = []
+        self.left: list[int] = []
         self.answer: Callable[[Call, int], Answer | None] = lambda _call, _number: (5, RequestOutcome.OK, 200)
         self._numbers = count()
         self._order = count()
@@ -105,6 +107,10 @@ class World:
         )
         self._drive.done(call, outcome, self.now, raw)
 
+    def leave(self, sequence: OpenSequence) -> None:
+        """Be a carrier."""
+        self.left.append(sequence.number)
+
     def drop(self, call: Call) -> None:
         """Be a carrier."""
         self._held.pop(call, None)
@@ -133,7 +139,9 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 def records(*blocks: RecordBlock) -> Records:
-    return join_records([record_frames.decode_rows(block.rows, block.times, 0) for block in blocks])
+    return join_records(
+        [record_frames.decode_rows(block.rows, block.times, 0, block.turns) for block in blocks]
+    )
 
 
 def since(column: Any) -> list[float]:
@@ -573,3 +581,80 @@ def test_drivers_share_ids_and_streams(world: World) -> None:
     world.run(6)
 
     assert world.marks == [("[2]", 2), ("[4]", 2)]
+
+
+def thinking(seconds: float) -> ThinkTime:
+    return ThinkTime(low=seconds, high=seconds)
+
+
+def test_a_request_is_due_after_its_user_has_thought(world: World) -> None:
+    """After the answer before it; the first of a sequence at once, and what is sent late counts as late."""
+    load_loop = world.drive(Load(concurrency=1, sequence=(2, 2), think_time=thinking(0.02)))
+    world.tardiness = 2 * MILLISECOND
+    world.run(60)
+    rows = records(block := load_loop.block())
+
+    assert since(rows.due) == [0, 25, 32, 57][: len(rows)]
+    assert since(rows.sent) == [0, 27, 32, 59][: len(rows)]
+    assert rows.turn("turn").tolist() == [1, 2, 1][: len(rows)]
+    assert (rows.turn("think_time") / MILLISECOND).tolist() == [0, 20, 0][: len(rows)]
+    assert (len(rows), block.ended) == (3, False)
+
+
+def test_slots_whose_users_think_send_nothing(world: World) -> None:
+    """Nothing is in flight, and the load goes on."""
+    load_loop = world.drive(Load(concurrency=3, sequence=(4, 4), think_time=thinking(0.05)))
+    world.run(30)
+    block = load_loop.block()
+    assert (block.in_flight, block.backlog, block.ended, block.sent) == (0, 0, False, 3)
+    world.run(30)
+    assert [text for text, _ in world.marks] == ["[1", "[2", "[3", "1", "2", "3"]
+
+
+def test_arriving_sequences_that_think_are_open(world: World) -> None:
+    """The limit counts them: a further sequence waits until one has ended."""
+    load_loop = world.drive(
+        Load(
+            arrivals=Arrivals.SEQUENCES, rate=100.0, concurrency=2, sequence=(2, 2), think_time=thinking(0.1)
+        )
+    )
+    world.run(400)
+    opened = [text for text, _ in world.marks]
+    for at in range(len(opened)):
+        assert sum(t.startswith("[") for t in opened[:at]) - sum(t.endswith("]") for t in opened[:at]) <= 2
+    rows = records(load_loop.block())
+    assert (rows.turn("think_time")[rows.turn("turn") == 2] == 100 * MILLISECOND).all()
+    assert {2, 1} == set(rows.turn("turn").tolist())
+
+
+def test_a_stopped_load_awaits_no_thought(world: World) -> None:
+    """Sequences of a stateful model get their last request at once, so that the server does not wait."""
+    load_loop = world.drive(Load(concurrency=2, sequence=(9, 9), think_time=thinking(5.0)))
+    over: list[int] = []
+    load_loop.finished = lambda: over.append(world.now)
+    world.run(12)
+    load_loop.stop(5.0)
+    world.run(100)
+    assert [text for text, _ in world.marks] == ["[1", "[2", "1]", "2]"]
+    assert over
+    assert world.left == [1, 2]
+
+
+def test_so_many_requests_are_sent_though_users_think(world: World) -> None:
+    """And no more, and then the load has ended."""
+    load_loop = world.drive(Load(concurrency=2, requests=5, sequence=(4, 4), think_time=thinking(0.01)))
+    world.run(500)
+    block = load_loop.block()
+    assert (block.sent, block.ended) == (5, True)
+
+
+def test_a_failed_request_is_followed_by_no_thought(world: World) -> None:
+    """Its sequence is left, and the slot begins another one."""
+    world.answer = lambda _call, number: (
+        5,
+        RequestOutcome.SERVER_ERROR if number == 1 else RequestOutcome.OK,
+        200,
+    )
+    world.drive(Load(concurrency=1, sequence=(3, 3), think_time=thinking(0.01)))
+    world.run(40)
+    assert [text for text, _ in world.marks] == ["[1", "1", "[2", "2"]

@@ -26,7 +26,7 @@ MIB = 1 << 20
 LONG_LOAD = Path(__file__).parent / "long_load.py"
 
 
-def block(first: int, count: int, *, streamed: bool = False) -> Records:
+def block(first: int, count: int, *, streamed: bool = False, in_turns: bool = False) -> Records:
     """Requests that end one nanosecond after the other, each unlike the others; every third is a stream."""
     number = np.arange(first, first + count)
     columns: dict[str, Any] = {
@@ -34,21 +34,24 @@ def block(first: int, count: int, *, streamed: bool = False) -> Records:
     }
     columns |= {"end": number, "outcome": (number % len(RequestOutcome)).astype("uint8")}
     pieces = [range(n, n + 4) if n % 3 == 0 else () for n in number.tolist()]
-    return Records(**columns, pieces=PieceTimes.of(pieces) if streamed else None)
+    turns = number[:, None] * np.arange(1, 6) if in_turns else empty_records().turns
+    return Records(**columns, pieces=PieceTimes.of(pieces) if streamed else None, turns=turns)
 
 
 def same(one: Records, other: Records) -> bool:
     """Say whether nothing differs."""
     pieces = [each.pieces and times_of_pieces(each) for each in (one, other)]
     alike = all((getattr(one, name) == getattr(other, name)).all() for name in COLUMNS)
+    alike = alike and np.array_equal(one.turns, other.turns)
     return len(one) == len(other) and alike and pieces[0] == pieces[1]
 
 
+@pytest.mark.parametrize("in_turns", [False, True])
 @pytest.mark.parametrize("streamed", [False, True])
 @pytest.mark.parametrize("limit", [MIB // 4, 1 << 40])
-def test_what_is_kept_is_given_back(limit: int, streamed: bool) -> None:
+def test_what_is_kept_is_given_back(limit: int, streamed: bool, in_turns: bool) -> None:
     """All of it, in the order in which requests ended, whether it lay in memory or in the file."""
-    blocks = [block(1000 * n, 1000, streamed=streamed and n % 4 > 0) for n in range(40)]
+    blocks = [block(1000 * n, 1000, streamed=streamed and n % 4 > 0, in_turns=in_turns) for n in range(40)]
     with RecordSpool(limit) as kept:
         for one, other in zip(blocks[::2], blocks[1::2], strict=True):
             kept.add(other)  # of a driver that tells earlier of what ended later
@@ -210,3 +213,13 @@ def test_a_long_load_takes_little_memory_and_loses_nothing(tmp_path: Path, count
         assert (np.sort(exported["due"]) == 1_000_000_000 + 100_000 * np.arange(count)).all()
         assert (np.diff(exported["end"]) >= 0).mean() > 0.99
     assert not [*scratch.iterdir()]
+
+
+def test_requests_of_sessions_have_columns_of_their_turns(tmp_path: Path) -> None:
+    """And others have none."""
+    for in_turns in (True, False):
+        path = tmp_path / f"{in_turns}.jsonl"
+        write_records(block(1, 3, in_turns=in_turns), path)
+        lines = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+        assert [line.get("turn") for line in lines] == ([2, 4, 6] if in_turns else [None] * 3)
+        assert ("session" in lines[0]) is in_turns

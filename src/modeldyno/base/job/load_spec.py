@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from modeldyno.base.errors import RequestError, UnknownName
+from modeldyno.base.job.think_time import ThinkTime
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -71,8 +72,12 @@ class Load:
     drivers: int = 1
     """Driver processes."""
     sequence: tuple[int, int] | None = None
-    """Fewest and most requests of a sequence, for stateful models: each slot has one sequence open, and sends
-    its requests one after the other. (0, 0): as many as its stream of the input data. None: no sequences."""
+    """Fewest and most requests of a sequence, for stateful models and chats of several turns: each slot has
+    one sequence open, and sends its requests one after the other. BY_DATA: as many as its stream of the input
+    data. None: no sequences."""
+    think_time: ThinkTime | None = None
+    """Pause of a sequence between an answer and when its next request is due; None: that of the data, or
+    none."""
 
     def __post_init__(self) -> None:
         """Refuse an invalid load with one sentence."""
@@ -112,7 +117,8 @@ class Load:
             return f"concurrency {self.slots}{_in_sequences(self)}"
         limit = f", at most {self.concurrency} at once" if self.concurrency else ""
         if self.arrivals is Arrivals.SEQUENCES:
-            return f"{self.rate:,g} sequences/s of {format_sequence(self.sequence or (0, 0))}{limit}"
+            length = format_sequence(self.sequence or (0, 0))
+            return f"{self.rate:,g} sequences/s of {length}{_thinking(self)}{limit}"
         limit += _in_sequences(self)
         if self.arrivals is Arrivals.TRACE:
             return f"trace {self.trace}{limit}"
@@ -170,12 +176,26 @@ def _contradictions(load: Load) -> tuple[tuple[bool, str], ...]:
             load.sequence is not None and not (load.closed or arriving) and load.concurrency is None,
             "Sequences at a rate need `concurrency`: how many of them are open at once",
         ),
+        (
+            load.think_time is not None and load.sequence is None,
+            "Only requests of a sequence follow an answer after `think_time`: give `sequence`, too",
+        ),
+        (
+            load.think_time is not None and not (load.closed or arriving),
+            "Requests at a rate wait for no answer; leave `think_time` out, or write `rate=5:sequences`",
+        ),
         (load.retries < 0 or not load.ramp >= 0, "Neither retries nor the ramp of a load can be negative"),
     )
 
 
 def _in_sequences(load: Load) -> str:
-    return "" if load.sequence is None else f" in sequences of {format_sequence(load.sequence)}"
+    if load.sequence is None:
+        return ""
+    return f" in sequences of {format_sequence(load.sequence)}{_thinking(load)}"
+
+
+def _thinking(load: Load) -> str:
+    return "" if load.think_time is None else f", thinking {load.think_time}"
 
 
 def format_sequence(sequence: tuple[int, int]) -> str:
@@ -208,6 +228,8 @@ def parse_sequence(value: object) -> tuple[int, int] | None:
 
 
 _STREAMS = "data"
+BY_DATA = (0, 0)
+"""Length of sequences that is that of the streams of the input data."""
 _RATE = re.compile(r"(?P<rate>\d+(?:\.\d+)?(?:e\d+)?)(?:/s)?(?::(?P<kind>[a-z]+)(?:=(?P<burst>\d+))?)?")
 
 

@@ -67,6 +67,7 @@ DISTURBING: dict[str, str] = {
     "failed-requests": "Some requests were not answered well; they are not in the latency.",
     "unanswered": "The time was up before some requests were answered: the slowest are not in the latency.",
     "sent-late": "Some requests were sent late: the tail of the latency is not the server's alone.",
+    "cut-sessions": "The steady window is shorter than a session: some turns outweigh others in the figures.",
     "length-differs": "The server counts another number of tokens in a prompt than was asked for.",
     "cached-prompts": "The server had tokens of prompts from earlier requests, and did not compute them.",
     "repeated-request": "All requests were identical, so that a cache may have answered them.",

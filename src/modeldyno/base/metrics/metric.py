@@ -287,7 +287,8 @@ METRICS = MetricTable((
     _row("latency", SECONDS, _LOW,
          "One call of the whole batch, payload ready, device synchronised; under load, a request from the "
          "time that it was due to its last byte; of the scopes preprocess, copy, compute, copy_back "
-         "and postprocess a stage of a call from raw data on, and of end_to_end all of them.",
+         "and postprocess a stage of a call from raw data on, and of end_to_end all of them; of the scope "
+         "turn=2 the second requests of sessions.",
          spread=True, family="speed", shown=("p50", "p90", "p95", "p99", "mean", "std", "min"),
          under_load=("mean", "p50", "p95", "p99"), in_trial=("mean", "p50", "p90", "p95", "p99"), main=1,
          gate_rank=1),
@@ -361,7 +362,8 @@ METRICS = MetricTable((
     _row("self_time", SECONDS, _LOW, "The latency of a module without the modules inside it.",
          spread=True, section=ReportSection.LAYERS),
     _row("prompt_tokens", COUNT, _NEITHER,
-         "Tokens of the prompts of a request, the first one, as the server counts them.",
+         "Tokens of the prompts of a request, the first one, as the server counts them; of a turn of chats "
+         "their mean.",
          section=ReportSection.DETAILS),
     _row("cached_prompt_share", FRACTION, _NEITHER,
          "Share of the prompts' tokens that the server had from earlier requests, as its answers say.",

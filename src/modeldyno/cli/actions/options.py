@@ -11,6 +11,7 @@ from click.core import ParameterSource
 
 from modeldyno.base.errors import RequestError
 from modeldyno.base.job.load_spec import parse_sequence as parse_sequence  # noqa: PLC0414 - as above
+from modeldyno.base.job.think_time import parse_think_time as parse_think_time  # noqa: PLC0414 - as above
 from modeldyno.base.metrics.measurement_plan import Plan
 from modeldyno.base.metrics.metric import canonical_statistic as canonical_statistic  # noqa: PLC0414 - by name
 from modeldyno.profiling import request

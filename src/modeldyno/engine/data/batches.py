@@ -126,6 +126,8 @@ class _Data:
     """Tokens of each text that was padded to the longest of all."""
     prompt_tokens: list[int] = field(default_factory=list)
     """Tokens of each prompt that was made to have so many."""
+    sessions: list[int] = field(default_factory=list)
+    """Turns of each session of a file of such, one after the other."""
 
 
 def build_payloads(
@@ -136,6 +138,7 @@ def build_payloads(
     seed: int,
     sizes: Mapping[str, int] | None = None,
     base: Path | None = None,
+    sessions: bool = False,
 ) -> Payload:
     """Build the payloads.
 
@@ -146,18 +149,24 @@ def build_payloads(
         seed: seed of random values.
         sizes: sizes of symbolic dimensions, by name.
         base: the directory that files are relative to.
+        sessions: whether a line of requests to a language model is a session of several turns.
 
     Raises:
         RequestError: the request contradicts the model, the data, or itself.
         UnknownName: `sizes` names a dimension that no input has.
     """
-    declared = _declare(model, requested, batch_size, sizes or {}, base, seed)
+    declared = _declare(model, requested, batch_size, sizes or {}, base, seed, sessions=sessions)
     data, batch = declared.data, declared.batch
     bound = declared.bound_sizes(model, batch_size, sizes or {})
     specs = tuple(replace(spec, shape=concrete_shape(spec, bound)) for spec in declared.inputs)
     streams = None
-    if (path := _request_file(requested, base or Path())) is not None:
+    path = None if data.sessions else _request_file(requested, base or Path())
+    if path is not None:
         feeds, streams = request_data.read_request_data(path).feeds(declared.inputs, batch)
+        made = [tuple(map(_digest, feed.values())) for feed in feeds]
+    elif data.sessions:
+        streams = RequestStreams(lengths=tuple(data.sessions))
+        feeds = tuple(_feed(specs, data, batch, (seed, turn)) for turn in range(sum(data.sessions)))
         made = [tuple(map(_digest, feed.values())) for feed in feeds]
     else:
         feeds_made = (_feed(specs, data, batch, (seed, i)) for i in range(_payload_count(specs, data, batch)))
@@ -173,9 +182,7 @@ def build_payloads(
         samples=bound.get(BATCH) or _common_first(feeds[0]) or 1,
         streams=streams,
         prompt_tokens=sum(data.prompt_tokens[:batch]),
-        drawn=frozenset(
-            s.name for s in specs if streams is None and s.name not in {**data.rows, **data.whole}
-        ),
+        drawn=frozenset(s.name for s in specs if path is None and s.name not in {**data.rows, **data.whole}),
         doubts=(
             *_data_doubts(data, batch, _row_count(data)),
             *_padding_doubts(specs, data, batch),
@@ -272,6 +279,8 @@ def _declare(
     sizes: Mapping[str, int],
     base: Path | None = None,
     seed: int = 0,
+    *,
+    sessions: bool = False,
 ) -> _DeclaredInputs:
     model = with_requested_inputs(model, requested, base)
     _check_names(model, requested)
@@ -282,7 +291,13 @@ def _declare(
     else:
         batch = _batch(declared, requested, batch_size)
         sized = [_bind_sizes(spec, sizes) for spec in declared]
-        data = _read(model, sized, requested, batch, base or Path(), seed)
+        data = _read(model, sized, requested, batch, base or Path(), seed, sessions=sessions)
+    if sessions and model.takes_requests and (batch > 1 or not data.sessions):
+        raise RequestError(
+            "`sequence=data` sends the sessions of a file, one turn at a time: give the file with `inputs`, "
+            "such as `inputs=chats.jsonl`, and no batch_size; or say how many turns each has, such as "
+            "`sequence=5`."
+        )
     _row_count(data)
     shaped = (*(r for r in requested if r.source is None), *_data_shapes(data, batch))
     inputs = tuple(_with_fixed_value(_with_data_shape(spec, shaped, model), data) for spec in declared)
@@ -480,6 +495,8 @@ def _read(
     batch: int,
     base: Path,
     seed: int,
+    *,
+    sessions: bool = False,
 ) -> _Data:
     data = _Data()
     files = [request for request in requested if request.source is not None]
@@ -496,12 +513,16 @@ def _read(
         if str(request.source).startswith(SCHEME):
             values, counts = _draw_prompts(model, str(request.source), most=limit, seed=seed)
             data.prompt_tokens.extend(counts)
-        elif path.suffix.lower() == request_data.SUFFIX:
+        elif path.suffix.lower() == request_data.SUFFIX and not (sessions and model.takes_requests):
             values = request_data.read_request_data(path).rows(
                 [spec for spec in declared if spec.name in names], limit
             )
-        elif model.takes_requests and (requests := _text_requests(path, names, limit)) is not None:
+        elif (
+            model.takes_requests
+            and (requests := _text_requests(path, names, limit, sessions=sessions)) is not None
+        ):
             values = requests.texts
+            data.sessions.extend(requests.sessions)
             data.unused[str(request.source)] = requests.unused
         else:
             values = data_files.read_data_file(path, names, limit, optional=shaped_inputs)
@@ -532,9 +553,12 @@ def _draw_prompts(
     return token_prompts.make_prompts(parse_prompt_lengths(source), model.tokenizer, most=most, seed=seed)
 
 
-def _text_requests(path: Path, names: Sequence[str], limit: int) -> TextRequests | None:
+def _text_requests(path: Path, names: Sequence[str], limit: int, *, sessions: bool) -> TextRequests | None:
     """Read a file of requests to a language model; None if it is another file."""
-    if path.suffix.lower() not in text_requests.SUFFIXES or len(names) != 1:
+    suffix, one = path.suffix.lower(), len(names) == 1
+    if sessions and one and suffix in {*text_requests.SUFFIXES, text_requests.LIST_SUFFIX}:
+        return text_requests.read_sessions(path, names[0])
+    if suffix not in text_requests.SUFFIXES or not one:
         return None
     return text_requests.read_text_requests(path, names[0], limit)
 

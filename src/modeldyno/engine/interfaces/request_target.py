@@ -95,11 +95,25 @@ class Target:
     """Tokens that each message asks to generate at most; 0 for one that does not say; empty: none says."""
     counted: bool = False
     """Whether the client can count the tokens of each reply; those of a stream it always can."""
+    turn_ends: tuple[int, ...] = ()
+    """Of chats: where that part of each message ends which says something new. It begins at the mark, where
+    the history of the session is inserted. Empty: a mark takes the place of bytes of the message."""
+    think_times: tuple[float, ...] = ()
+    """Seconds between an answer and when each message is due after it; -1 for one that does not say; empty:
+    none says."""
 
 
 def request_id(sent: int) -> bytes:
     """Return the id by which a server's trace names a request: when it was sent, in 20 digits."""
     return b"%020d" % sent
+
+
+def insert_history(message: bytes, at: int, history: bytes) -> bytes:
+    """Return an HTTP message with more in its body; the length of that must be its last header line."""
+    head_end = message.index(b"\r\n\r\n")
+    value = message.rindex(b":", 0, head_end) + 1
+    length = b" %d" % (len(message) - head_end - 4 + len(history))
+    return b"".join((message[:value], length, message[head_end:at], history, message[at:]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from modeldyno.base import plugins
 from modeldyno.base.clock import perf_counter
 from modeldyno.base.errors import ModelDynoError, RequestError, Unloadable, short_reason
 from modeldyno.base.job.input_spec import BATCH, InputSpec
-from modeldyno.base.job.load_spec import Load
+from modeldyno.base.job.load_spec import BY_DATA, Load
 from modeldyno.base.job.prompt_lengths import (
     OUTPUT_TOKENS,
     PROMPT_TOKENS,
@@ -266,6 +266,7 @@ def payload_of(job: Job, model: Model, backend: Backend, preprocess: Model | Non
         batch_size=batch_size_of(job),
         seed=_seed_of_prompts(job) if model.takes_requests else job.plan.seed,
         sizes=job.sizes,
+        sessions=job.load is not None and job.load.sequence == BY_DATA,
     )
 
 

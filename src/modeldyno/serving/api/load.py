@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from modeldyno.base.errors import RequestError, RunFailed
 from modeldyno.base.job.load_spec import Arrivals, Load, parse_rate, parse_sequence
 from modeldyno.base.job.probe_options import ProbeOptions
+from modeldyno.base.job.think_time import parse_think_time
 from modeldyno.base.options import LOAD
 from modeldyno.base.progress import showing_progress
 from modeldyno.base.result.cost import Price
@@ -74,6 +75,7 @@ class SendOptions:
     retries: int = 0
     drivers: int = 1
     sequence: int | str | tuple[int, int] | None = None
+    think_time: float | str | None = None
     headers: Mapping[str, str] | None = None
 
 
@@ -87,6 +89,7 @@ class LoadKeywords(PlannedKnobs, PriceKeywords, RunKeywords, StoreKeywords, tota
     retries: int
     drivers: int
     sequence: int | str | tuple[int, int] | None
+    think_time: float | str | None
     headers: Mapping[str, str] | None
 
 
@@ -128,8 +131,10 @@ def load(
         request_timeout: timeout of a request, in seconds or as text.
         retries: retries of a request that was refused, rejected (429, 503), or lost before any answer.
         drivers: number of processes that send.
-        sequence: requests of each sequence, for stateful models: ``20``, ``"10..30"``, or ``"data"`` for the
-            streams of the input data; with a rate, `concurrency` of them are open at once.
+        sequence: requests of each sequence of a stateful model, or turns of each chat: ``20``, ``"10..30"``,
+            or ``"data"`` for the streams of the data; with a rate, `concurrency` of them are open at once.
+        think_time: pause of a sequence between an answer and when its next request is due: seconds,
+            ``"2s"``, ``"2s~0.5s"`` (normal), ``"2s~x1.5"`` (log-normal) or ``"1s..3s"`` (uniform).
         backend: what serves the model; ``"triton"`` by default.
         inputs: shapes, ranges or files, as ``--input`` takes them.
         headers: sent with every request; not stored in the Result.
@@ -201,8 +206,10 @@ def load_curve(
         request_timeout: timeout of a request, in seconds or as text.
         retries: retries of a request that was refused, rejected (429, 503), or lost before any answer.
         drivers: number of processes that send.
-        sequence: requests of each sequence, for stateful models: ``20``, ``"10..30"``, or ``"data"`` for the
-            streams of the input data; with a rate, `concurrency` of them are open at once.
+        sequence: requests of each sequence of a stateful model, or turns of each chat: ``20``, ``"10..30"``,
+            or ``"data"`` for the streams of the data; with a rate, `concurrency` of them are open at once.
+        think_time: pause of a sequence between an answer and when its next request is due: seconds,
+            ``"2s"``, ``"2s~0.5s"`` (normal), ``"2s~x1.5"`` (log-normal) or ``"1s..3s"`` (uniform).
         backend: what serves the model; ``"triton"`` by default.
         inputs: shapes, ranges or files, as ``--input`` takes them.
         headers: sent with every request; not stored in the Results.
@@ -289,8 +296,10 @@ def find_load(
         request_timeout: timeout of a request, in seconds or as text.
         retries: retries of a request that was refused, rejected (429, 503), or lost before any answer.
         drivers: number of processes that send.
-        sequence: requests of each sequence, for stateful models: ``20``, ``"10..30"``, or ``"data"`` for the
-            streams of the input data; with a rate, `concurrency` of them are open at once.
+        sequence: requests of each sequence of a stateful model, or turns of each chat: ``20``, ``"10..30"``,
+            or ``"data"`` for the streams of the data; with a rate, `concurrency` of them are open at once.
+        think_time: pause of a sequence between an answer and when its next request is due: seconds,
+            ``"2s"``, ``"2s~0.5s"`` (normal), ``"2s~x1.5"`` (log-normal) or ``"1s..3s"`` (uniform).
         backend: what serves the model; ``"triton"`` by default.
         inputs: shapes, ranges or files, as ``--input`` takes them.
         headers: sent with every request; not stored in the Results.
@@ -440,7 +449,10 @@ def _request(arguments: Mapping[str, Any]) -> Request:
         **_arrivals(arguments.get("rate"), arguments.get("replay")),
         concurrency=arguments["concurrency"],
         **{row.field: _read_if_time(row.name, arguments[row.name]) for row in LOAD}
-        | {"sequence": parse_sequence(arguments["sequence"])},
+        | {
+            "sequence": parse_sequence(arguments["sequence"]),
+            "think_time": parse_think_time(arguments["think_time"]),
+        },
     )
     records = arguments.get("records")
     return Request(

@@ -12,6 +12,7 @@ a ``.jsonl`` may be a request of its own, with its messages and ``max_tokens``; 
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -56,13 +57,55 @@ def target(feeds: Sequence[Feed], endpoint: Endpoint) -> Target:
     Raises:
         RequestError: an input is not text, a chat has several prompts, or an option is wrong.
     """
+    return _posted(_bodies(feeds, endpoint), endpoint)
+
+
+def sequence_target(feeds: Sequence[Feed], endpoint: Endpoint) -> Target:
+    """Turn each payload into a turn of a chat, to which the history of its session is added as it is sent.
+
+    Raises:
+        RequestError: as `target` does, and if requests are no chats of one answer each, or are compressed.
+    """
+    if _kind(endpoint) != "chat":
+        raise RequestError("Sessions of several turns are chats: set endpoint=chat, or leave `sequence` out.")
+    if endpoint.options.get("compression"):
+        raise RequestError(
+            "The requests of a session grow while it is sent; leave out compression or `sequence`."
+        )
+    bodies = _bodies(feeds, endpoint)
+    if any(body.get("n", 1) != 1 for body in bodies):
+        raise RequestError("A session goes on with one answer; leave out n, or `sequence`.")
+    turns = [body.pop("messages") for body in bodies]
+    times = tuple(float(body.pop(text_requests.THINK_TIME, -1.0)) for body in bodies)
+    posted = _posted([{**body, "messages": turn} for body, turn in zip(bodies, turns, strict=True)], endpoint)
+    lengths = [len(clients_messages.encode_json(turn, instead="remove them")) for turn in turns]
+    return replace(
+        posted,
+        marks=tuple(len(message) - size for message, size in zip(posted.messages, lengths, strict=True)),
+        turn_ends=tuple(len(message) - len("]}") for message in posted.messages),
+        think_times=times if max(times, default=-1.0) >= 0 else (),
+    )
+
+
+def _kind(endpoint: Endpoint) -> str:
     kind = str(endpoint.options.get("endpoint", "completions"))
     if kind not in PATHS:
         raise UnknownName.among("endpoint", kind, PATHS)
-    stream = kind != "embeddings" and bool(endpoint.options.get("stream", True))
-    fixed = _common_fields(endpoint, kind, stream=stream)
-    extra = _extra_fields(endpoint)
-    bodies = [{**fixed, **_prompt_fields(kind, feed), **extra} for feed in feeds]
+    return kind
+
+
+def _is_streamed(endpoint: Endpoint) -> bool:
+    return _kind(endpoint) != "embeddings" and bool(endpoint.options.get("stream", True))
+
+
+def _bodies(feeds: Sequence[Feed], endpoint: Endpoint) -> list[dict[str, Any]]:
+    """Return the fields of each request."""
+    fixed, extra = _common_fields(endpoint), _extra_fields(endpoint)
+    return [{**fixed, **_prompt_fields(_kind(endpoint), feed), **extra} for feed in feeds]
+
+
+def _posted(bodies: Sequence[Mapping[str, Any]], endpoint: Endpoint) -> Target:
+    kind, stream = _kind(endpoint), _is_streamed(endpoint)
     path = _base_path(endpoint, PATHS[kind])
     headers = {"Accept": _EVENT_STREAM} if stream else {}
     messages = [
@@ -91,16 +134,17 @@ def _base_path(endpoint: Endpoint, path: str) -> str:
     return path.removeprefix("/v1") if endpoint.path.rstrip("/").endswith("/v1") else path
 
 
-def _common_fields(endpoint: Endpoint, kind: str, *, stream: bool) -> dict[str, Any]:
+def _common_fields(endpoint: Endpoint) -> dict[str, Any]:
     """Return the fields that all requests share."""
     model = {"model": endpoint.model} if endpoint.model else {}
-    if kind == "embeddings":
+    if _kind(endpoint) == "embeddings":
         return model
     options = {
         "max_tokens": int(endpoint.options.get("max_tokens", MAX_TOKENS)),
         "temperature": float(endpoint.options.get("temperature", 0)),
     }
-    streamed = {"stream": True, "stream_options": {"include_usage": True}} if stream else {}
+    usage = {"stream": True, "stream_options": {"include_usage": True}}
+    streamed = usage if _is_streamed(endpoint) else {}
     return {**model, **options, **streamed}
 
 
@@ -193,6 +237,36 @@ def _text_of(choice: dict[str, Any]) -> str:
         return str(choice.get("text") or "")
     reasoning = message.get("reasoning_content") or message.get("reasoning") or ""
     return f"{reasoning}{message.get('content') or ''}"
+
+
+def assistant_message(reply: Reply) -> bytes:
+    """Return the answer as a message of the chat that goes on, without any reasoning; it has one choice.
+
+    Pieces are joined as they are, still escaped: to decode each would take the driver's time from its clock.
+
+    Raises:
+        ValueError: the answer has no text.
+    """
+    text = b"".join(_CONTENT.findall(reply.body)) or json.dumps(_content(reply))[1:-1].encode()
+    return b'{"role":"assistant","content":"%b"}' % text
+
+
+_CONTENT = re.compile(rb'"content"\s*:\s*"((?:[^"\\]|\\.)*)"')
+"""A text in its place; that of a thought has another name."""
+
+
+def _content(reply: Reply) -> str:
+    """Return the text of an answer whose content is not plain; empty if it has none, as calls of tools."""
+    streamed = generated_text.is_streamed(reply)
+    bodies = (event.data for event in generated_text.events(reply)) if streamed else (reply.body,)
+    pieces: list[str] = []
+    for body in bodies:
+        answer = clients_messages.parse_json(body)
+        for choice in (answer.get("choices") if isinstance(answer, dict) else None) or ():
+            content = (choice.get("delta") or choice.get("message") or {}).get("content") or ""
+            parts = content if isinstance(content, list) else [{"text": content}]
+            pieces += [str(part.get("text") or "") for part in parts if isinstance(part, dict)]
+    return "".join(pieces)
 
 
 def tokens(reply: Reply) -> int:

@@ -105,18 +105,23 @@ class Client(ABC):
     # Requests that bear more than inputs
 
     def sequence_target(self, feeds: Sequence[Feed], endpoint: Endpoint) -> Target:
-        """Encode each payload as a request of a sequence, with a mark, for models with state.
+        """Encode each payload as a request of a sequence, with a mark, for models with state and for chats.
 
-        As they are, the requests are sequences of one request each, with the id `SINGLE_SEQUENCE`. Raise
-        RequestError as `target` does, and, as by default, if the protocol has no sequences.
+        As they are, the requests are sequences of one request each, with the id `SINGLE_SEQUENCE`; those of a
+        chat are first turns. Raise RequestError as `target` does, and, as by default, if the protocol has no
+        sequences.
         """
         raise RequestError(
             f"The protocol {endpoint.protocol or 'of this server'} has no sequences; leave `sequence` out, "
-            "or use the Open Inference Protocol (kserve-http, kserve-grpc)."
+            "or use the Open Inference Protocol (kserve-http, kserve-grpc) or chats (openai)."
         )
 
     def sequence_mark(self, number: int, *, first: bool, last: bool) -> bytes:
         """Return what makes a request one of sequence `number` (1 to 2^31 - 1); its length is constant."""
+        raise NotImplementedError
+
+    def assistant_message(self, reply: Reply) -> bytes:
+        """Encode an answer as a message of its chat's history; raise ValueError (a phrase) if it is none."""
         raise NotImplementedError
 
     def numbered_target(self, feeds: Sequence[Feed], endpoint: Endpoint) -> Target:

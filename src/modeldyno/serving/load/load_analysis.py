@@ -25,7 +25,7 @@ from modeldyno.base.stats.drift import find_drift
 from modeldyno.base.stats.units import CORES, RATE, SECONDS, format_quantity
 from modeldyno.engine.interfaces.server_stats import ServedWindow
 from modeldyno.serving.load.answer_times import answer_time
-from modeldyno.serving.load.load_rates import mean_in_flight, parts_of, rate_doubts, rates
+from modeldyno.serving.load.load_rates import parts_of, rate_doubts, rates
 from modeldyno.serving.load.request_log import (
     FilteredRecords,
     RecordParts,
@@ -325,7 +325,8 @@ def _send_delay(window: SteadyWindow) -> str:
     if lag <= _IDLE * service:
         return ""
     if window.load.closed:
-        idle = 1 - mean_in_flight(window) / (window.load.slots or 1)
+        late = float((sent.sent - sent.due).mean()) * NANO * len(window.sent()) / window.seconds
+        idle = late / (window.load.slots or 1)  # a slot whose user thinks is none
         return (
             f"{idle:.0%} of the slots were idle between an answer and the next request"
             if idle > _IDLE

@@ -3,7 +3,8 @@
 One definition serves all of them: what a request is worth - 1, its samples, its tokens - is spread evenly
 over the time from its sending to its last byte, and the part within the window counts. Requests of a closed
 loop end in cohorts, all slots within milliseconds, so to count ends would tell where the window happens to
-begin. Spread out, a request that spent a third of its time in the window counts a third; and wherever a
+begin. Spread out, a request that spent a third of its time in the window counts a third; that of a user who
+thinks is spread over the thinking before it, too, as users who began together think together. Wherever a
 window lies in a stationary load, the expected count is the rate times its length, as each request gives all
 that it is worth to time once (Campbell's theorem). See docs/decisions/0039-rates-of-long-answers.md.
 """
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from modeldyno.base.metrics.measurement import Measurement
-    from modeldyno.serving.load.request_log import Column
+    from modeldyno.serving.load.request_log import Column, Records
     from modeldyno.serving.load.steady_window import SteadyWindow
 
 _MOST_PARTS, _FEW_PARTS = 64, 15
@@ -57,6 +58,8 @@ class _Counts:
 
     requests: Samples
     """Requests answered well."""
+    answers: Samples
+    """The same, spread over their time in flight alone."""
     tokens: Samples
     """Their tokens."""
     good: Samples
@@ -104,18 +107,15 @@ def rate_doubts(window: SteadyWindow, why: str) -> Iterator[Doubt]:
     yield from _withheld(window, _count(window, why, 1), _long_answer(window), why)
 
 
-def mean_in_flight(window: SteadyWindow) -> float:
-    """Return the mean number of requests in flight: their total time in the window over its length."""
-    return float(_count(window, "", 1).in_flight.sum()) / window.seconds
-
-
 def _count(window: SteadyWindow, why: str, places: int) -> _Counts:
     """Count the requests of a window, in so many parts of it, in one pass over the log.
 
     In an overload no request in flight is like the others, as each waits longer: it counts when it ends.
     """
     np = statistics.load_numpy()
-    sums = {name: np.zeros(places) for name in ("requests", "tokens", "good", "in_flight", "answering")}
+    sums = {
+        name: np.zeros(places) for name in ("requests", "tokens", "good", "answers", "in_flight", "answering")
+    }
     bounds = window.load.times_of_good_answers
     times, answers = 0.0, 0
     for part in window.records.parts():
@@ -125,9 +125,10 @@ def _count(window: SteadyWindow, why: str, places: int) -> _Counts:
             "tokens": np.where(fine, np.maximum(part.tokens, 0), 0),
             "good": keeps_bounds(bounds, part).astype(float),
         }
-        since = part.end if why == SATURATED else part.sent
+        since = part.end if why == SATURATED else _begin(part)
         for name, amounts in worth.items():
             sums[name] += _spread(window, places, since, part.end, amounts)
+        sums["answers"] += _spread(window, places, part.sent, part.end, worth["requests"])
         seconds = np.where(fine | (part.sent > 0), part.end - part.sent, 0) * NANO
         sums["in_flight"] += _spread(window, places, part.sent, part.end, seconds)
         waiting = fine | (part.outcome == RequestOutcome.CANCELLED)
@@ -135,6 +136,13 @@ def _count(window: SteadyWindow, why: str, places: int) -> _Counts:
         due = waiting & (part.due >= window.begin) & (part.due < window.end)
         times, answers = times + float(seconds[due].sum()), answers + int(due.sum())
     return _Counts(**sums, service=times / answers if answers else 0.0)
+
+
+def _begin(part: Records) -> Column:
+    """Return when each request was sent, or when its user began to think before it."""
+    pause = part.turn("think_time")
+    begin: Column = statistics.load_numpy().where(pause > 0, part.due - pause, part.sent)
+    return begin
 
 
 def _spread(window: SteadyWindow, places: int, begin: Column, end: Column, amounts: Column) -> Samples:
@@ -163,15 +171,16 @@ def _withheld(window: SteadyWindow, counts: _Counts, long: float, why: str) -> I
     if why == SATURATED or not counts.answering.any():
         return
     if window.seconds < _LEAST_ANSWERS * long:
+        what = "answers" if window.load.think_time is None else "turns, with the time to think,"
         yield Doubt(
             code=SHORT_LOAD,
-            seen=f"the steady window of {format_quantity(window.seconds, SECONDS, 2)} holds no two answers "
+            seen=f"the steady window of {format_quantity(window.seconds, SECONDS, 2)} holds no two {what} "
             f"of {format_quantity(long, SECONDS, 2)}, one after the other: its rates are withheld",
             advice="give it more time with `max_time`, or measure "
             f"{format_quantity((_LEAST_ANSWERS + 1) * long, SECONDS, 2)} with `duration`",
         )
         return
-    rate, in_flight = (float(each.sum()) / window.seconds for each in (counts.requests, counts.answering))
+    rate, in_flight = (float(each.sum()) / window.seconds for each in (counts.answers, counts.answering))
     if abs(rate * counts.service / in_flight - 1) > _LITTLE:
         yield Doubt(
             code=LITTLE_LAW,
@@ -185,7 +194,8 @@ def _withheld(window: SteadyWindow, counts: _Counts, long: float, why: str) -> I
 def _long_answer(window: SteadyWindow) -> float:
     """Return the seconds of an answer such that nine tenths of the time in flight are in no longer ones.
 
-    A single request that hangs is no measure of a thousand others. 0 if nothing was in flight.
+    The time that its user thinks before it belongs to it. A single request that hangs is no measure of a
+    thousand others. 0 if nothing was in flight.
     """
     np = statistics.load_numpy()
     requests = sample_records(
@@ -196,6 +206,6 @@ def _long_answer(window: SteadyWindow) -> float:
     )
     if not len(requests):
         return 0.0
-    seconds = np.sort(requests.end - requests.sent) * NANO
+    seconds = np.sort(requests.end - _begin(requests)) * NANO
     total = np.cumsum(seconds)
     return float(seconds[min(int(np.searchsorted(total, _LONG * total[-1])), seconds.size - 1)])

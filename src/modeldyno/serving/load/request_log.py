@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from modeldyno.base.result.request_outcome import RequestOutcome
@@ -105,6 +105,8 @@ class Records:
     """int32: tokens of the answer if the client can count them, else -1."""
     pieces: PieceTimes | None = None
     """Of streams: when the pieces of each answer with something in them arrived; else None."""
+    turns: Column = field(default_factory=lambda: read_turns(b""))
+    """Of sequences: int64, a row of TURN_COLUMNS for each request; else empty."""
 
     def __len__(self) -> int:
         return int(self.due.size)
@@ -120,6 +122,13 @@ class Records:
         """Number of requests, or of stream chunks if there are more."""
         return len(self) if self.pieces is None else max(len(self), self.pieces.times.size)
 
+    def turn(self, name: str) -> Column:
+        """Return one of TURN_COLUMNS; zeros without sequences."""
+        np = load_numpy()
+        at = TURN_COLUMNS.index(name)
+        column: Column = self.turns[:, at] if len(self.turns) else np.zeros(len(self), "int64")
+        return column
+
     def chosen(self, mask: Column) -> Records:
         """Return the requests where `mask` holds."""
         return self.at(load_numpy().flatnonzero(mask))
@@ -127,7 +136,11 @@ class Records:
     def at(self, indices: Column) -> Records:
         """Return the requests at these indices, in this order."""
         columns = {name: getattr(self, name)[indices] for name in COLUMNS}
-        return Records(**columns, pieces=None if self.pieces is None else self.pieces.at(indices))
+        return Records(
+            **columns,
+            pieces=None if self.pieces is None else self.pieces.at(indices),
+            turns=self.turns[indices] if len(self.turns) else self.turns,
+        )
 
     def parts(self) -> Iterator[Records]:
         """Yield all of them as one part; see `RecordParts`."""
@@ -139,6 +152,16 @@ COLUMNS = {
     "message": "int32", "received": "int64", "retries": "int32", "driver": "int32", "tokens": "int32",
 }  # fmt: skip
 """Column to its dtype."""
+TURN_COLUMNS = ("session", "turn", "think_time", "prompt_tokens", "cached_tokens")
+"""Columns of requests of sequences: the number of the sequence and of the request in it, both from 1; the
+nanoseconds between the answer before it and when it was due; the tokens of its prompt, and those of them that
+the server had from earlier ones, -1 if unknown."""
+
+
+def read_turns(data: bytes) -> Column:
+    """Return rows of TURN_COLUMNS."""
+    rows: Column = load_numpy().frombuffer(data, "<i8").reshape(-1, len(TURN_COLUMNS))
+    return rows
 
 
 def empty_records() -> Records:
@@ -153,10 +176,11 @@ def join_records(parts: Sequence[Records]) -> Records:
     if not parts:
         return empty_records()
     order = np.argsort(np.concatenate([part.end for part in parts]), kind="stable")
-    pieces = _joined_pieces(parts)
+    pieces, turns = _joined_pieces(parts), _joined_turns(parts)
     return Records(
         **{name: np.concatenate([getattr(part, name) for part in parts])[order] for name in COLUMNS},
         pieces=None if pieces is None else pieces.at(order),
+        turns=turns[order] if len(turns) else turns,
     )
 
 
@@ -225,10 +249,10 @@ def _concatenated(parts: list[Records]) -> Records:
     if len(parts) <= 1:
         return parts.pop() if parts else empty_records()
     columns = [{name: getattr(part, name) for name in COLUMNS} for part in parts]
-    pieces = _joined_pieces(parts)
+    pieces, turns = _joined_pieces(parts), _joined_turns(parts)
     parts.clear()
     merged = {name: load_numpy().concatenate([column.pop(name) for column in columns]) for name in COLUMNS}
-    return Records(**merged, pieces=pieces)
+    return Records(**merged, pieces=pieces, turns=turns)
 
 
 def _joined_pieces(parts: Sequence[Records]) -> PieceTimes | None:
@@ -241,6 +265,12 @@ def _joined_pieces(parts: Sequence[Records]) -> PieceTimes | None:
         times=np.concatenate([each.times for each in pieces]),
         counts=np.concatenate([each.counts for each in pieces]),
     )
+
+
+def _joined_turns(parts: Sequence[Records]) -> Column:
+    """Return the rows of TURN_COLUMNS of all parts; none if they are of no sequences."""
+    turns: Column = load_numpy().concatenate([part.turns for part in parts])
+    return turns
 
 
 def _extremes(records: RecordParts) -> set[tuple[int, int]]:
@@ -256,4 +286,4 @@ def _extremes(records: RecordParts) -> set[tuple[int, int]]:
     return {where for _, where in extremes.values()}
 
 
-assert {field.name for field in fields(Records)} == {*COLUMNS, "pieces"}
+assert {each.name for each in fields(Records)} == {*COLUMNS, "pieces", "turns"}

@@ -37,22 +37,26 @@ class TextRequest:
     """Why the texts of some answers ended, as the server says; empty for an answer without a reason."""
 
 
-def cached_prompts(counts: Sequence[tuple[int, int]]) -> Iterator[Measurement | Doubt]:
+def cached_prompts(
+    counts: Sequence[tuple[int, int]], *, first_turns: bool = False
+) -> Iterator[Measurement | Doubt]:
     """Yield the share of prompts that a server had from earlier requests, and a doubt if it matters.
 
     Args:
         counts: of some answers the cached and all tokens of the prompt; -1 if the server does not say.
+        first_turns: whether these are the first turns of chats, whose later turns have a share of their own.
     """
     counted = [(cached, tokens) for cached, tokens in counts if cached >= 0 and tokens > 0]
     if not counted:
         return
     share = sum(cached for cached, _ in counted) / sum(tokens for _, tokens in counted)
-    yield observed_number("cached_prompt_share", share)
+    if not first_turns:
+        yield observed_number("cached_prompt_share", share)
     if share >= _CACHED:
         yield Doubt(
             code="cached-prompts",
-            seen=f"the server had {share:.0%} of the prompts' tokens from earlier requests, as "
-            f"{len(counted):,} answers say: their first tokens may have come sooner",
+            seen=f"the server had {share:.0%} of the {'first ' if first_turns else ''}prompts' tokens from "
+            f"earlier requests, as {len(counted):,} answers say: their first tokens may have come sooner",
             advice="send prompts that it has not seen, with another `seed`, or restart it; if your users' "
             "prompts begin alike, give theirs with `inputs`",
         )

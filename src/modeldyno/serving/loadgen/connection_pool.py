@@ -1,4 +1,8 @@
-"""A pool of connections to one server: as many as the requests in flight need."""
+"""A pool of connections to one server: as many as the requests in flight need.
+
+A sequence may keep a connection to itself until it ends, as a user's client does, so that a balancer of
+connections before the servers sends all of its requests to the same one.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,13 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-    from modeldyno.serving.loadgen.request import Call, ClientConnection, ConnectionOwner, Done
+    from modeldyno.serving.loadgen.request import (
+        Call,
+        ClientConnection,
+        ConnectionOwner,
+        Done,
+        OpenSequence,
+    )
 
 
 class ConnectionPool:
@@ -26,8 +36,12 @@ class ConnectionPool:
         place: dict[str, Any],
         *,
         share: int = 1,
+        keeps: bool = False,
     ) -> None:
-        """Connect to `place` (arguments of `create_connection`); `share` requests per connection."""
+        """Connect to `place` (arguments of `create_connection`); `share` requests per connection.
+
+        With `keeps` a sequence has a connection of its own.
+        """
         self.opened = 0
         self._loop = loop
         self.done = done
@@ -36,6 +50,9 @@ class ConnectionPool:
         self._requests_each = share
         self._available: dict[ClientConnection, None] = {}
         """Connections with capacity, used last in, first out, so that few connections stay warm."""
+        self._keeps = keeps
+        self._kept: dict[ClientConnection, OpenSequence] = {}
+        """Connections that only the requests of a sequence use."""
         self._waiting: deque[Call] = deque()
         self._connecting = 0
         """Number of connections being opened."""
@@ -43,9 +60,12 @@ class ConnectionPool:
 
     def send(self, call: Call, now: int) -> None:
         """Send a request now, or as soon as there is a connection."""
-        if self._available:
+        own = None if call.sequence is None else call.sequence.connection
+        if own is not None and not own.full:
+            own.send(call)
+        elif self._available:
             connection = next(reversed(self._available))
-            connection.send(call)
+            self._begin(connection, call)
             if connection.full:
                 del self._available[connection]
         else:
@@ -59,6 +79,22 @@ class ConnectionPool:
         else:
             self._waiting.remove(call)
 
+    def leave(self, sequence: OpenSequence) -> None:
+        """Give the connection of a sequence that has ended to others."""
+        connection, sequence.connection = sequence.connection, None
+        if connection is not None:
+            del self._kept[connection]
+            self.connection_free(connection)
+
+    def _begin(self, connection: ClientConnection, call: Call) -> None:
+        """Send a request on a connection that no sequence keeps."""
+        connection.send(call)
+        if self._keeps and (sequence := call.sequence) is not None:
+            if sequence.connection is not None:  # it was closed
+                del self._kept[sequence.connection]
+            sequence.connection = connection
+            self._kept[connection] = sequence
+
     def connection_ready(self, connection: ClientConnection) -> None:
         """Add a new connection."""
         self.opened += 1
@@ -66,15 +102,19 @@ class ConnectionPool:
         self.connection_free(connection)
 
     def connection_free(self, connection: ClientConnection) -> None:
-        """Use a connection that has capacity."""
+        """Use a connection that has capacity, unless a sequence keeps it."""
+        if connection in self._kept:
+            return
         while self._waiting and not connection.full:
-            connection.send(self._waiting.popleft())
+            self._begin(connection, self._waiting.popleft())
         if not connection.full:
             self._available[connection] = None
 
     def connection_closed(self, connection: ClientConnection) -> None:
         """Remove a connection."""
         self._available.pop(connection, None)
+        if (sequence := self._kept.pop(connection, None)) is not None:
+            sequence.connection = None
 
     def connection_failed(self, outcome: RequestOutcome) -> None:
         """Fail one waiting request for each connection that could not be opened."""
@@ -113,5 +153,5 @@ class ConnectionPool:
         """Close the idle connections, and open no more."""
         for task in self._tasks:
             task.cancel()
-        for connection in [*self._available]:
+        for connection in [*self._available, *self._kept]:
             connection.close()

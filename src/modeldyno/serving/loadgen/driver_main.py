@@ -152,20 +152,30 @@ def make_carrier(command: DriverCommand, load_loop: LoadLoop, loop: asyncio.Abst
     bearing = getattr(_stream_client(target), "bearing", None)
     options |= tls.tls_options(target)
     return ConnectionPool(
-        loop, load_loop.done, lambda owner: Http1Connection(owner, target, bearing), options
+        loop,
+        load_loop.done,
+        lambda owner: Http1Connection(owner, target, bearing),
+        options,
+        keeps=command.load.sequence is not None,
     )
 
 
 def _sequences(command: DriverCommand) -> OpenSequences:
     from modeldyno.base import plugins  # only they need it
-    from modeldyno.serving.loadgen.sequences import OpenSequences  # see above
+    from modeldyno.serving.loadgen.sequences import Chat, OpenSequences  # see above
 
-    client = plugins.client(command.target.protocol)
-    streams = command.target.streams or (len(command.target.messages),)
+    target = command.target
+    client = plugins.client(target.protocol)
+    chat = Chat(target=target, client=client) if target.turn_ends else None
     return OpenSequences(
-        command.load, command.share, streams, client.sequence_mark,
-        first=command.first_sequence, seed=command.seed,
-    )  # fmt: skip
+        command.load,
+        command.share,
+        target.streams or (len(target.messages),),
+        client.sequence_mark,
+        first=command.first_sequence if chat is None else 0,
+        seed=command.seed,
+        chat=chat,
+    )
 
 
 def _stream_client(target: Target) -> Client | None:

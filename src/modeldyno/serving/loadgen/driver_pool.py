@@ -179,7 +179,9 @@ class DriverPool:
                 driver.latest = record_frames.read_block(body)
                 if driver.latest.rows:
                     self._parts.append(
-                        record_frames.decode_rows(driver.latest.rows, driver.latest.times, driver.index)
+                        record_frames.decode_rows(
+                            driver.latest.rows, driver.latest.times, driver.index, driver.latest.turns
+                        )
                     )
             elif kind == record_frames.ANSWER:
                 driver.answers.append(record_frames.read_answer(body))

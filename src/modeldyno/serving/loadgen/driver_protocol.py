@@ -7,11 +7,16 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.base.job.load_spec import Arrivals, Load
+from modeldyno.base.job.think_time import ThinkTime
 from modeldyno.engine.interfaces.request_target import Target, Tls, Transport
 from modeldyno.serving.loadgen.arrivals import LoadShare
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+
+_LISTS = ("marks", "streams", "token_limits", "turn_ends", "think_times")
+"""Fields of a target that have a number for each message or stream."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,9 +51,10 @@ def read_command(take: Callable[[int], bytes]) -> DriverCommand:
     target["transport"] = Transport(target["transport"])
     target["metadata"] = tuple((name, value) for name, value in target["metadata"])
     target["tls"] = Tls(**target["tls"]) if target["tls"] else None
-    target |= {name: tuple(target[name]) for name in ("marks", "streams", "token_limits")}
+    target |= {name: tuple(target[name]) for name in _LISTS}
     load["arrivals"] = Arrivals(load["arrivals"])
     load["sequence"] = load["sequence"] and tuple(load["sequence"])
+    load["think_time"] = load["think_time"] and ThinkTime(**load["think_time"])
     return DriverCommand(
         target=Target(**target, messages=tuple(take(size) for size in fields["sizes"])),
         load=Load(**load),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.base.clock import monotonic_ns
 from modeldyno.base.result.request_outcome import RequestOutcome
-from modeldyno.engine.interfaces.request_target import request_id
+from modeldyno.engine.interfaces.request_target import insert_history, request_id
 from modeldyno.serving.loadgen.event_stream import PieceCounter
 from modeldyno.serving.loadgen.http1_parser import (
     CHUNKED,
@@ -45,6 +45,7 @@ class Http1Connection(asyncio.Protocol):
         self._messages = target.messages
         self._marks = target.marks
         self._numbered = target.numbered
+        self._is_chat = bool(target.turn_ends)
         self._stream = target.stream
         self._bearing = bearing
         self._transport: Any = None
@@ -76,7 +77,10 @@ class Http1Connection(asyncio.Protocol):
         message = self._messages[call.message]
         if mark := request_id(call.sent) if self._numbered else call.mark:
             at = self._marks[call.message]
-            message = b"".join((message[:at], mark, message[at + len(mark) :]))
+            if self._is_chat:
+                message = insert_history(message, at, mark)
+            else:
+                message = b"".join((message[:at], mark, message[at + len(mark) :]))
         self._transport.write(message)
 
     def drop(self, call: Call) -> None:  # noqa: ARG002

@@ -3,14 +3,16 @@
 Everything happens in callbacks of one event loop; a request needs neither a task nor a timer of its own. In a
 closed loop a slot sends its next request as soon as the last one has ended; if its requests fail repeatedly,
 it pauses between them. In an open loop a timer fires when the next request is due; requests beyond the limit
-wait in a queue, and the wait counts as latency (no coordinated omission).
+wait in a queue, and the wait counts as latency (no coordinated omission). If the user of a sequence thinks,
+its next request is due a while after an answer; the same timer waits for it.
 """
 
 from __future__ import annotations
 
 from array import array
 from collections import deque
-from itertools import cycle, tee
+from heapq import heappop, heappush
+from itertools import count, cycle, tee
 from typing import TYPE_CHECKING
 
 from modeldyno.base.clock import monotonic_ns, process_time_ns
@@ -79,6 +81,9 @@ class LoadLoop:
         """Requests in flight to when they were handed over, in that order."""
         self._queued: deque[int] = deque()
         """Due times of requests that the limit holds back."""
+        self._thinking: list[tuple[int, int, Call]] = []
+        """Requests of sequences whose users think: when each is due, a number, and the request; a heap."""
+        self._order = count()
         self._pausing = 0
         """Number of slots that pause because their last requests failed."""
         self._answered = False
@@ -91,6 +96,8 @@ class LoadLoop:
         """Number of requests that were due but not sent at `stop`."""
         self._rows = bytearray()
         self._pieces = array("q")
+        self._turns = array("q")
+        """Of sequences, for each row what `OpenSequences.describe` says."""
         self._first: dict[int, Kept] = {}
         self._last: dict[int, Kept] = {}
         self._faults: dict[int, tuple[int, Kept]] = {}
@@ -114,6 +121,9 @@ class LoadLoop:
             self._left = 0
             self._queued.clear()
             self._give_up_at = monotonic_ns() + int(grace * 1e9)
+            thinking, self._thinking = self._thinking, []
+            for _, _, call in thinking:
+                self._settle(call)
             self._end_sequences()
 
     def _advance(self) -> None:
@@ -123,9 +133,16 @@ class LoadLoop:
         if due is not None:
             self.timer.set(self._due)
 
+    def _set_timer(self) -> None:
+        """Set the timer to when the next request is due."""
+        due = min(self._due, self._thinking[0][0]) if self._thinking else self._due
+        if due != _NEVER:
+            self.timer.set(due)
+
     def ring(self) -> None:
         """Send the requests that are due; the timer's callback."""
         now = monotonic_ns()
+        self._send_thought(now)
         for _ in range(_AT_ONCE):
             due = self._due
             if due > now:
@@ -135,14 +152,43 @@ class LoadLoop:
                 self._send_next(Call(0, 0), due)
             elif self._left:
                 self._left -= 1
-                if len(self._in_flight) + self._pausing >= self._limit:
+                if len(self._in_flight) + len(self._thinking) + self._pausing >= self._limit:
                     self._queued.append(due)
                 else:
                     self._send_due(Call(0, due), due)
             following = next(self._times, None) if self._left else None
             self._due = _NEVER if following is None else self._started + following
-        if self._due != _NEVER:
-            self.timer.set(self._due)
+        self._set_timer()
+
+    def _send_thought(self, now: int) -> None:
+        """Send the requests of sequences whose users have thought."""
+        for _ in range(_AT_ONCE):
+            if not self._thinking or self._thinking[0][0] > now:
+                break
+            due, _, call = heappop(self._thinking)
+            assert self.sequences is not None
+            call.begin(0, due)
+            self.sequences.write(call)
+            self._send(call)
+
+    def _think(self, call: Call, end: int) -> bool:
+        """Have the sequence of a request that ended wait for its next one; return whether it does."""
+        if call.sequence is None:
+            return False
+        if self._give_up_at is not None or (self._closed and not self._left):
+            self._settle(call)
+            return False
+        if self._closed:
+            self._left -= 1
+            call.failures, self._answered = 0, True
+        heappush(self._thinking, (end + call.sequence.pause, next(self._order), call))
+        if self._thinking[0][2] is call:
+            self._set_timer()
+        return True
+
+    def _settle(self, call: Call) -> None:
+        assert self.sequences is not None
+        self.sequences.settle(call)
 
     def _send_next(self, call: Call, due: int) -> None:
         """Send the next request of a closed loop's slot."""
@@ -189,7 +235,7 @@ class LoadLoop:
         if outcome is not _OK and self._retries and self._retry(call, outcome, end, raw):
             return
         if self.sequences is not None:
-            self.sequences.release(call, answered=outcome is _OK)
+            outcome = self._release(self.sequences, call, outcome, raw)
         if raw is not None:
             self._keep(call, outcome, end, raw)
         pieces = call.pieces
@@ -199,6 +245,8 @@ class LoadLoop:
         )  # fmt: skip
         if pieces:
             self._pieces.extend(pieces)
+        if self._think(call, end):
+            return
         if self._give_up_at is not None:
             self._end_sequences()
         elif not self._closed:
@@ -208,6 +256,21 @@ class LoadLoop:
             self._send_next(call, end)
         else:
             self._pause(call, outcome, end)
+
+    def _release(
+        self, sequences: OpenSequences, call: Call, outcome: RequestOutcome, raw: Raw | None
+    ) -> RequestOutcome:
+        """Note which request of its sequence this was, and let that go on or end; return the outcome."""
+        reply = None if raw is None or outcome is not _OK else make_reply(call.message, raw)
+        self._turns.extend(sequences.describe(call, reply))
+        try:
+            if outcome is _OK:
+                sequences.hear(call, reply)
+        except ValueError:
+            outcome = RequestOutcome.MALFORMED
+        if (ended := sequences.release(call, answered=outcome is _OK)) is not None:
+            self.carrier.leave(ended)
+        return outcome
 
     def _pause(self, call: Call, outcome: RequestOutcome, end: int) -> None:
         """Pause a slot whose request failed, so that it does not fail in a tight loop."""
@@ -295,7 +358,7 @@ class LoadLoop:
 
     @property
     def _busy(self) -> bool:
-        return bool(self._in_flight or (self._pausing and self._left))
+        return bool(self._in_flight or self._thinking or (self._pausing and self._left))
 
     def _backlog(self) -> int:
         """Return the number of requests that are due but not sent, because of the limit or a late timer."""
@@ -311,6 +374,7 @@ class LoadLoop:
         """Return what happened since the last block."""
         rows, self._rows = bytes(self._rows), bytearray()
         times, self._pieces = self._pieces.tobytes(), array("q")
+        turns, self._turns = self._turns.tobytes(), array("q")
         return RecordBlock(
             in_flight=len(self._in_flight),
             backlog=self._backlog(),
@@ -321,6 +385,7 @@ class LoadLoop:
             opened=self.carrier.opened,
             rows=rows,
             times=times,
+            turns=turns,
         )
 
     def answers(self) -> Iterator[tuple[int, Reply]]:

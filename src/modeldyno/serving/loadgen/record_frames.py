@@ -19,7 +19,7 @@ _FORMATS = ["<i8"] * 5 + ["<i4"] * 4 + ["u1"]
 
 _FRAME = Struct("<cI")
 READY, BLOCK, ANSWER, FAULT, END = b"H", b"R", b"A", b"F", b"E"
-_BLOCK = Struct("<2qB4qI")
+_BLOCK = Struct("<2qB4q2I")
 _ANSWER = Struct("<qiiI")
 
 
@@ -40,6 +40,8 @@ class RecordBlock(NamedTuple):
     """Records, see ROW."""
     times: bytes
     """Times of the pieces of all rows, int64, row by row."""
+    turns: bytes = b""
+    """Of sequences: the columns `request_log.TURN_COLUMNS` of all rows, int64, row by row; else empty."""
 
 
 def frame(kind: bytes, body: bytes = b"") -> bytes:
@@ -62,16 +64,16 @@ def frames(data: bytearray) -> Iterator[tuple[bytes, bytes]]:
 
 def encode_block(block: RecordBlock) -> bytes:
     """Encode a block."""
-    *state, rows, times = block
-    return frame(BLOCK, _BLOCK.pack(*state, len(rows)) + rows + times)
+    *state, rows, times, turns = block
+    return frame(BLOCK, b"".join((_BLOCK.pack(*state, len(rows), len(times)), rows, times, turns)))
 
 
 def read_block(body: bytes) -> RecordBlock:
     """Decode a block."""
-    in_flight, backlog, ended, cpu, wall, sent, opened, length = _BLOCK.unpack_from(body)
-    end = _BLOCK.size + length
-    rows, times = body[_BLOCK.size : end], body[end:]
-    return RecordBlock(in_flight, backlog, bool(ended), cpu, wall, sent, opened, rows, times)
+    in_flight, backlog, ended, cpu, wall, sent, opened, *lengths = _BLOCK.unpack_from(body)
+    first, second = _BLOCK.size + lengths[0], _BLOCK.size + sum(lengths)
+    rows, times, turns = body[_BLOCK.size : first], body[first:second], body[second:]
+    return RecordBlock(in_flight, backlog, bool(ended), cpu, wall, sent, opened, rows, times, turns)
 
 
 def encode_answer(kind: bytes, end: int, reply: Reply) -> bytes:
@@ -89,10 +91,10 @@ def read_answer(body: bytes) -> tuple[int, Reply]:
     )
 
 
-def decode_rows(rows: bytes, times: bytes, driver: int) -> Records:
+def decode_rows(rows: bytes, times: bytes, driver: int, turns: bytes = b"") -> Records:
     """Convert rows to columns."""
     from modeldyno.base.stats.statistics import load_numpy  # a driver has no numpy
-    from modeldyno.serving.load.request_log import PieceTimes, Records  # a driver needs none
+    from modeldyno.serving.load.request_log import PieceTimes, Records, read_turns  # a driver needs none
 
     np = load_numpy()
     table = np.frombuffer(rows, np.dtype({"names": _NAMES, "formats": _FORMATS}))
@@ -100,4 +102,6 @@ def decode_rows(rows: bytes, times: bytes, driver: int) -> Records:
     pieces = None
     if times:
         pieces = PieceTimes(times=np.frombuffer(times, "<i8"), counts=table["pieces"].astype("int64"))
-    return Records(**columns, driver=np.full(len(table), driver, "int32"), pieces=pieces)
+    return Records(
+        **columns, driver=np.full(len(table), driver, "int32"), pieces=pieces, turns=read_turns(turns)
+    )

@@ -20,7 +20,14 @@ from modeldyno.base.errors import RunFailed
 from modeldyno.base.result.request_outcome import RequestOutcome
 from modeldyno.base.result.result import Artifact
 from modeldyno.base.stats.statistics import load_numpy
-from modeldyno.serving.load.request_log import COLUMNS, PieceTimes, Records, join_records
+from modeldyno.serving.load.request_log import (
+    COLUMNS,
+    TURN_COLUMNS,
+    PieceTimes,
+    Records,
+    join_records,
+    read_turns,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -43,13 +50,15 @@ _BATCH = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Chunk:
-    """The position of records in the file: columns, then the counts of pieces, then their times."""
+    """The position of records in the file: columns, then turns, then the counts of pieces and their times."""
 
     offset: int
     size: int
     """Bytes."""
     rows: int
     streamed: bool
+    turns: int
+    """Bytes."""
 
 
 class RecordSpool:
@@ -102,7 +111,8 @@ class RecordSpool:
 
     def _write(self, records: Records, count: int) -> None:
         """Write the first `count` records."""
-        blocks = [getattr(records, name)[:count].tobytes() for name in COLUMNS]
+        turns = records.turns[:count].tobytes()
+        blocks = [*(getattr(records, name)[:count].tobytes() for name in COLUMNS), turns]
         if records.pieces is not None:
             counts = records.pieces.counts[:count]
             blocks += [counts.tobytes(), records.pieces.times[: counts.sum()].tobytes()]
@@ -120,7 +130,8 @@ class RecordSpool:
                 "directory with more space."
             ) from error
         size = sum(map(len, blocks))
-        self._chunks.append(_Chunk(offset=offset, size=size, rows=count, streamed=records.pieces is not None))
+        streamed = records.pieces is not None
+        self._chunks.append(_Chunk(offset=offset, size=size, rows=count, streamed=streamed, turns=len(turns)))
 
     def _read(self, chunk: _Chunk) -> Records:
         np = load_numpy()
@@ -130,16 +141,17 @@ class RecordSpool:
         for name, dtype in COLUMNS.items():
             columns[name] = np.frombuffer(data, dtype, chunk.rows, offset)
             offset += columns[name].nbytes
+        turns, offset = read_turns(data[offset : offset + chunk.turns]), offset + chunk.turns
         if not chunk.streamed:
-            return Records(**columns)
+            return Records(**columns, turns=turns)
         counts = np.frombuffer(data, "int64", chunk.rows, offset)
         times = np.frombuffer(data, "int64", counts.sum(), offset + counts.nbytes)
-        return Records(**columns, pieces=PieceTimes(times=times, counts=counts))
+        return Records(**columns, pieces=PieceTimes(times=times, counts=counts), turns=turns)
 
 
 def _size(records: Records) -> int:
     """Return the bytes that records take in memory."""
-    columns = sum(getattr(records, name).nbytes for name in COLUMNS)
+    columns = records.turns.nbytes + sum(getattr(records, name).nbytes for name in COLUMNS)
     pieces = records.pieces
     return int(columns) + (0 if pieces is None else int(pieces.times.nbytes + pieces.counts.nbytes))
 
@@ -161,10 +173,12 @@ def _write_fully(file: IO[bytes], block: bytes) -> None:
 def write_records(records: RecordParts, path: Path) -> Artifact:
     """Write every request: one column each in ``.npz``, or else one line of CSV or JSON each.
 
-    Times are nanoseconds of the monotonic clock; for streams there are also columns about their pieces.
+    Times are nanoseconds of the monotonic clock; for streams there are also columns about their pieces, for
+    sequences about their turns.
     """
     streamed = any(part.pieces is not None for part in records.parts())
-    names = (*COLUMNS, *(_STREAM_COLUMNS if streamed else ()))
+    in_turns = any(len(part.turns) for part in records.parts())
+    names = (*COLUMNS, *(TURN_COLUMNS if in_turns else ()), *(_STREAM_COLUMNS if streamed else ()))
     if path.suffix == ".npz":
         _archive(records, names, path)
     else:
@@ -211,6 +225,8 @@ def _column(part: Records, name: str) -> Column:
     if name in COLUMNS:
         column: Column = getattr(part, name)
         return column
+    if name in TURN_COLUMNS:
+        return part.turn(name)
     if part.pieces is None:
         none: Column = load_numpy().zeros(len(part), "int64")
         return none

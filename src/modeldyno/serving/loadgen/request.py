@@ -21,14 +21,28 @@ if TYPE_CHECKING:
 class OpenSequence:
     """A sequence of requests that has not ended."""
 
-    __slots__ = ("left", "messages", "number", "started")
+    __slots__ = ("connection", "history", "left", "message", "messages", "number", "pause", "turn")
 
     def __init__(self, number: int, messages: Iterator[int], length: int) -> None:
         self.number = number
         self.messages = messages
+        self.message = next(messages)
+        """That of its next request."""
         self.left = length
         """Requests still to be answered."""
-        self.started = False
+        self.turn = 1
+        """Number of its next request, or of that in flight."""
+        self.pause = 0
+        """Nanoseconds between the last answer and when that request is due."""
+        self.history = b""
+        """Of a chat: what its next request says before its own message."""
+        self.connection: ClientConnection | None = None
+        """That of its requests, if they keep one; None before the first."""
+
+    def go_on(self) -> None:
+        """Pass on to the next request."""
+        self.turn += 1
+        self.message = next(self.messages)
 
 
 class Call:
@@ -114,6 +128,9 @@ class Carrier(Protocol):
 
     def drop(self, call: Call) -> None:
         """Abandon a request without reporting it."""
+
+    def leave(self, sequence: OpenSequence) -> None:
+        """Give the connection of a sequence that has ended to others."""
 
 
 class Compressed(bytes):

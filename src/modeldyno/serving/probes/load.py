@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, cast
 
 from modeldyno.base.clock import perf_counter
 from modeldyno.base.errors import RequestError
-from modeldyno.base.job.load_spec import Load
+from modeldyno.base.job.load_spec import BY_DATA, Arrivals, Load
 from modeldyno.base.metrics.doubt import Doubt, distribution_doubts
 from modeldyno.base.metrics.measurement import SATURATED, Distribution, Measurement, observed_number
 from modeldyno.base.metrics.stop_rule import StopRuleResult
@@ -35,7 +35,7 @@ from modeldyno.engine.interfaces.session import (
 from modeldyno.engine.probes import timing_loop
 from modeldyno.models.interface import ExpectedOutputs
 from modeldyno.profiling import latency_breakdown
-from modeldyno.serving.load import load_analysis, request_stages, stream_doubts
+from modeldyno.serving.load import load_analysis, request_stages, stream_doubts, turns
 from modeldyno.serving.load.load_seconds import load_seconds, slowest_answers
 from modeldyno.serving.load.stream_doubts import TextRequest
 from modeldyno.serving.loadgen.arrivals import unused_trace_fields
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from modeldyno.base.metrics.measurement_plan import Plan
     from modeldyno.engine.interfaces.probe import ProbeContext
-    from modeldyno.engine.interfaces.request_target import Reply
+    from modeldyno.engine.interfaces.request_target import Reply, Target
     from modeldyno.engine.interfaces.server_stats import CounterReading
     from modeldyno.serving.load.request_log import RecordParts
     from modeldyno.serving.load.steady_window import SteadyWindow
@@ -96,6 +96,8 @@ class _FinishedLoad:
     messages: int
     """Number of distinct requests."""
     text_request: TextRequest
+    turns: float = 0.0
+    """Turns of a session, on average; 0 if requests are of no chats."""
     expected: Sequence[ExpectedOutputs] = ()
     """Of each message the answer that is expected."""
 
@@ -117,9 +119,10 @@ def _run_loads(subject: ProbeContext, plan: Plan, spools: ExitStack) -> Iterator
                 driven,
                 messages,
                 text_request,
+                session_turns,
             ):
                 monitor = LoadMonitor(driven=driven, session=session, load=load, tape=spool)
-                monitor.trace, monitor.messages = session.trace, messages
+                monitor.trace, monitor.messages, monitor.turns = session.trace, messages, session_turns
                 if not name:  # a page shows the measured model; others are on the same server
                     monitor.watch = model_subject.watch
                 paced = monitor.pace_load(model_subject, plan)
@@ -140,6 +143,7 @@ def _run_loads(subject: ProbeContext, plan: Plan, spools: ExitStack) -> Iterator
             ending=ending,
             messages=messages,
             text_request=text_request,
+            turns=session_turns,
             expected=_expected(model_subject, load),
         )
 
@@ -173,11 +177,7 @@ def _report(finished: _FinishedLoad, plan: Plan, since: int) -> Iterator[Measure
         yield from request_stages.measurements(window, monitor.stamps)
     reasons = tuple(map(monitor.session.finish_reason, ending.replies))
     yield from stream_doubts.stream_doubts(window, replace(finished.text_request, reasons=reasons))
-    session = monitor.session
-    unseen = [reply for reply in ending.replies if reply.message]  # the first call sent the first one
-    yield from stream_doubts.cached_prompts(
-        [(session.cached_tokens(reply), session.prompt_tokens(reply)) for reply in unseen]
-    )
+    yield from _by_turn(finished, window)
     if finished.messages == 1:
         yield _REPEATED
     if monitor.load.trace and (unused := unused_trace_fields(monitor.load.trace)):
@@ -195,6 +195,22 @@ def _report(finished: _FinishedLoad, plan: Plan, since: int) -> Iterator[Measure
         isinstance(item, Measurement) and item.metric == "latency" for item in measured
     ):
         yield from _nothing_measured(window)
+
+
+def _by_turn(finished: _FinishedLoad, window: SteadyWindow) -> Iterator[Measurement | Doubt]:
+    """Yield what the server had of the prompts, and of chats the figures of each turn."""
+    session = finished.monitor.session
+    if finished.turns:
+        yield from turns.turn_measurements(window, load_analysis.void_reason(window))
+        yield from turns.session_doubts(window, finished.turns)
+        yield from stream_doubts.cached_prompts(turns.first_prompts(window), first_turns=True)
+        return
+    unseen = [
+        reply for reply in finished.ending.replies if reply.message
+    ]  # the first call sent the first one
+    yield from stream_doubts.cached_prompts(
+        [(session.cached_tokens(reply), session.prompt_tokens(reply)) for reply in unseen]
+    )
 
 
 def _window_measurements(
@@ -243,8 +259,8 @@ def _has_answers(records: RecordParts) -> bool:
 @contextmanager
 def _start_load(
     session: RequestSession | ThreadSession, subject: ProbeContext, load: Load, seed: int
-) -> Iterator[tuple[RunningLoad, int, TextRequest]]:
-    """Start the load; yield it, its number of distinct requests, and the text that they ask for."""
+) -> Iterator[tuple[RunningLoad, int, TextRequest, float]]:
+    """Start the load; yield it, its number of distinct requests, their text, and the turns of a session."""
     if isinstance(session, ThreadSession):
         if load.sequence is not None:
             raise RequestError("Calls in this process send no sequences; leave `sequence` out.")
@@ -252,19 +268,34 @@ def _start_load(
 
         calls = session.calls(subject.feeds)
         with run_threads(calls, load, seed=seed) as driven:
-            yield driven, len(calls), TextRequest()
+            yield driven, len(calls), TextRequest(), 0.0
     else:
         from modeldyno.serving.loadgen.driver_pool import run_load_drivers  # only a server is sent to
 
         target = load_target(session, subject.feeds, load)
         if subject.streams is not None:
             target = replace(target, streams=subject.streams.lengths)
+        if target.think_times and not (load.closed or load.arrivals is Arrivals.SEQUENCES):
+            raise RequestError(
+                "The data says after which pause turns are due (`delay`), but requests at a rate wait for no "
+                "answer; leave the pauses out, or write `rate=5:sequences`."
+            )
         with run_load_drivers(target, load, seed=seed) as driven:
             yield (
                 driven,
                 len(target.messages),
                 TextRequest(streamed=target.stream, tokens=target.token_limits),
+                _session_turns(load, target),
             )
+
+
+def _session_turns(load: Load, target: Target) -> float:
+    """Return the turns of a chat's session, on average; 0 if requests are of no chats."""
+    if not target.turn_ends or load.sequence is None:
+        return 0.0
+    if load.sequence == BY_DATA:
+        return sum(target.streams) / len(target.streams)
+    return sum(load.sequence) / 2
 
 
 def _latency_doubts(latency: object, paced: StopRuleResult | None, plan: Plan, load: Load) -> Iterator[Doubt]:

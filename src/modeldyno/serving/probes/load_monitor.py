@@ -53,6 +53,9 @@ _ANSWERS = 5
 _MOST_ANSWERS = 12
 """Answers, one after the other, for which a load may go on beyond a limit that nobody wished for: some warm
 up, and five are measured."""
+_SESSIONS, _LONGEST_SESSIONS = 2.5, 300.0
+"""Sessions of chats, one after the other, that a load lasts for if nobody wished for a limit, half of one to
+warm up; and the most seconds of that."""
 _AWAITED = 1.5
 """Slowest answers for which requests in flight are awaited once all bounds are decided."""
 _UNLIMITED = 7 * 24 * 3600.0
@@ -93,6 +96,8 @@ class LoadMonitor:
     """End times of the requests whose latency was drawn, in blocks."""
     answered: int = 0
     """Successful answers in the range that is drawn from."""
+    all_answered: int = 0
+    """Successful answers, those of the ramp included."""
     answered_before: int = 0
     """Those of them that came before the steady phase."""
     failed: int = 0
@@ -103,6 +108,14 @@ class LoadMonitor:
     """Finished requests of the steady phase, failed ones included."""
     slowest: float = 0.0
     """Seconds of the slowest answer."""
+    longest_round: float = 0.0
+    """Seconds of the slowest answer with the time that its user thought before it."""
+    rounds: float = 0.0
+    """Seconds of all answers, with those of their users' thinking."""
+    turns: float = 0.0
+    """Turns of a chat's session, on average; 0 without such."""
+    unasked: float = 0.0
+    """When no request was in flight, most recently: a server that nobody asks is not silent."""
     open: tuple[Constraint, ...] = ()
     """Bounds for which the load goes on."""
     judged: bool = False
@@ -171,12 +184,18 @@ class LoadMonitor:
         if self.load.duration is not None:
             longest = max(longest, self.load.ramp + self.load.duration + 3 * self.slowest)
         elif plan.may_extend:
-            some = max(_MOST_ANSWERS * self.slowest, seconds_to_decide(still, self.slowest), self.enough)
+            some = max(
+                _MOST_ANSWERS * self.longest_round,
+                seconds_to_decide(still, self.longest_round),
+                self.enough,
+                self.seconds_of_sessions,
+            )
             longest = max(longest, self.load.ramp + some if self.load.requests is None else _UNLIMITED)
         self.limit = longest
         if plan.may_extend and not self.slowest:  # the first answer says what the limit is
             self.limit = max(longest, self.load.timeout + _GRACE)
-        shortest = min(max(plan.min_time, _ANSWERS * self.slowest), longest)
+        sessions = self.seconds_of_sessions * (_SESSIONS - 0.5) / _SESSIONS
+        shortest = min(max(plan.min_time, _ANSWERS * self.longest_round, sessions), longest)
         percentiles = tuple(name for name in plan.percentiles if name not in decided)
         return replace(plan, max_time=longest, min_time=shortest, percentiles=percentiles, bounds=still)
 
@@ -190,7 +209,7 @@ class LoadMonitor:
             was_open = bool(self.open)
             window = SteadyWindow(records=self.tape, begin=begin, end=end, load=self.load)
             self.judged, self.open = True, open_bounds(window, plan.bounds)
-            self.look = next_look(self.open, self.slowest, window.seconds)
+            self.look = next_look(self.open, self.longest_round, window.seconds)
             if was_open and not self.open:
                 self.enough = perf_counter() - self.begin + _AWAITED * self.slowest
         latencies = (each for each in plan.bounds if each.query.metric == "latency" and not each.query.scope)
@@ -249,7 +268,12 @@ class LoadMonitor:
             self.counted += int((ended.due >= self.steady_begin).sum())
         if len(successful):
             self.heard, self.failed, self.wrong = now, 0, 0
-            self.slowest = max(self.slowest, float((successful.end - successful.sent).max()) * NANO)
+            answering = successful.end - successful.sent
+            rounds = answering + successful.turn("think_time")
+            self.slowest = max(self.slowest, float(answering.max()) * NANO)
+            self.longest_round = max(self.longest_round, float(rounds.max()) * NANO)
+            self.rounds += float(rounds.sum()) * NANO
+            self.all_answered += len(successful)
         else:
             self.failed += len(ended)
             self.wrong += int((ended.outcome == RequestOutcome.CLIENT_ERROR).sum())
@@ -264,6 +288,8 @@ class LoadMonitor:
     def _keep(self, taken: LoadProgress) -> None:
         """Keep what has arrived, and tell each second that is over."""
         self.waiting = taken.backlog + taken.in_flight
+        if self.load.sequence is not None and not self.waiting:
+            self.unasked = perf_counter()
         self.tape.add(taken.records)
         for second in self.live.add(taken, monotonic_ns()):
             self.watch(SecondPassed(load=str(self.load), second=second))
@@ -272,7 +298,7 @@ class LoadMonitor:
         """Return why the load is over; empty while it is not."""
         if ended:
             return _TRACE_END
-        if now - self.heard > self.load.timeout + _GRACE or self.is_hopeless(now):
+        if now - max(self.heard, self.unasked) > self.load.timeout + _GRACE or self.is_hopeless(now):
             return SILENCE
         if self.load.requests is not None and self.counted >= self.load.requests:
             return _REQUESTS
@@ -282,6 +308,13 @@ class LoadMonitor:
         if drawn and self.load.duration is not None and self.steady is not None:
             return _DURATION if now - self.steady >= self.load.duration else ""
         return ""
+
+    @property
+    def seconds_of_sessions(self) -> float:
+        """Seconds that a load of chats takes for some sessions, one after the other; 0 of no chats."""
+        if not self.all_answered:
+            return 0.0
+        return min(_LONGEST_SESSIONS, _SESSIONS * self.turns * self.rounds / self.all_answered)
 
     @property
     def reserve(self) -> float:
@@ -298,7 +331,8 @@ class LoadMonitor:
     @property
     def is_silent(self) -> bool:
         """Whether the server has not answered for so long that it hardly answers any more."""
-        return perf_counter() - self.heard > max(_DRAIN, 2 * self.slowest)
+        quiet = perf_counter() - max(self.heard, self.unasked)
+        return quiet > max(_DRAIN, 2 * self.slowest)
 
     def is_hopeless(self, now: float) -> bool:
         """Check whether so many requests failed that the server is given up."""

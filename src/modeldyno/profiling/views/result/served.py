@@ -134,6 +134,40 @@ def breakdown(result: Result) -> Iterator[Block]:
         yield note(batches, code="batches")
 
 
+_TURN = "turn="
+"""Before the number of a turn, in its scope."""
+
+
+def by_turn(result: Result) -> Iterator[Block]:
+    """Tabulate the turns of chats: later ones have longer prompts, of which a server may have most."""
+    scopes = [m.scope for m in result.measurements if m.metric == "latency" and m.scope.startswith(_TURN)]
+    if not scopes:
+        return
+    yield make_table(
+        "By turn of a session; about: not certified",
+        ("turn", "answers>", "first token p50>?", "latency p50>", "p99>", "prompt tokens>?", "cached>?"),
+        (_turn_row(result, scope) for scope in scopes),
+    )
+
+
+def _turn_row(result: Result, scope: str) -> tuple[str, ...]:
+    latency = _times(result, "latency", scope)
+    return (
+        scope.removeprefix(_TURN),
+        f"{len(latency):,}" if isinstance(latency, Distribution) else "",
+        _quantile(_times(result, "time_to_first_token", scope), "p50"),
+        _quantile(latency, "p50"),
+        _quantile(latency, "p99"),
+        figure(result, "prompt_tokens", scope),
+        figure(result, "cached_prompt_share", scope),
+    )
+
+
+def _times(result: Result, metric: str, scope: str) -> object:
+    measurement = result.find(metric, scope)
+    return None if measurement is None else measurement.value
+
+
 def composing_models(result: Result) -> Iterator[Block]:
     """Tabulate the stages of each model of an ensemble, or that another calls, per request to that model."""
     names = list(dict.fromkeys(m.scope for m in result.measurements if m.metric in STAGES and m.scope))
