@@ -19,8 +19,8 @@ from modeldyno.testing.server_response import ServerResponse
 _Json = dict[str, Any]
 _EVENTS, _LINES = b"text/event-stream", b"application/x-ndjson"
 _WORD = " word"
-_THIRD, _HALF = 2, 4
-"""Numbers of the piece that an error replaces, and of the first that is no reasoning."""
+_THIRD, _HALF, _ALL = 2, 4, 1 << 20
+"""Numbers of the piece that an error replaces, and of the first that is no reasoning; more than there are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +45,8 @@ class Dialect:
     """Where each piece is cut in two, counted from its end: the first part comes with the piece before."""
     pieces: int | None = None
     """How many pieces with text a client must see; None: all that are written."""
+    reasoning: int = 0
+    """How many of its first pieces a client must see as reasoning."""
     counted: bool = True
     """Whether the server counts the tokens."""
     reason: str = ""
@@ -267,7 +269,8 @@ DIALECTS: dict[str, Dialect] = {
     ),
     "vllm-usage-in-each": _chat(piece=lambda number: _content(usage=_usage(number + 1))),
     "vllm-reasoning": _chat(
-        piece=lambda number: _event(_chunk({"reasoning": _WORD})) if number < _HALF else _content()
+        piece=lambda number: _event(_chunk({"reasoning": _WORD})) if number < _HALF else _content(),
+        reasoning=_HALF,
     ),
     "sglang-chat": _chat(piece=partial(_content, usage=None), end=_with_usage_at_end),
     "tgi-chat": _chat(
@@ -291,6 +294,7 @@ DIALECTS: dict[str, Dialect] = {
         piece=lambda number: (
             _event(_chunk({"content": None, "reasoning_content": _WORD})) if number < _HALF else _content()
         ),
+        reasoning=_HALF,
         end=_with_usage_at_end,
     ),
     "mistral": _chat(end=_with_usage_at_end),
@@ -372,6 +376,7 @@ DIALECTS: dict[str, Dialect] = {
     "anthropic-thinking": Dialect(
         begin=_ANTHROPIC_BEGIN,
         piece=_anthropic("thinking_delta", "thinking"),
+        reasoning=_ALL,
         end=_anthropic_end,
         reason="max_tokens",
     ),

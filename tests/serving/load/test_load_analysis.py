@@ -376,6 +376,21 @@ def test_an_answer_is_good_if_it_keeps_every_bound() -> None:
     assert measured(window(whole, load=pace))["goodput"].value == pytest.approx(10, abs=0.2)
 
 
+def test_the_answer_itself_begins_after_the_reasoning() -> None:
+    """Its first piece is told where some answers reason; one that does nothing else has none."""
+    stream = streamed(4)
+    assert "time_to_first_output_token" not in measured(window(stream))
+    half = np.where(np.arange(100) % 2, 2, 0).astype("int32")
+    first = spread(measured(window(replace(stream, reasoning=half)))["time_to_first_output_token"])
+    assert sorted({round(time, 3) for time in first.samples().tolist()}) == [0.01, 0.03]
+    only = replace(stream, reasoning=np.full(100, 4, "int32"))
+    assert "time_to_first_output_token" not in measured(window(only))
+    late = Load(also_within={"time_to_first_output_token": 0.02})
+    assert measured(window(replace(stream, reasoning=half), load=late))["goodput"].value == pytest.approx(
+        5, abs=0.2
+    )
+
+
 def test_tokens_are_told_for_each_user() -> None:
     """Those after the first over their time; the latency is spread over all of them."""
     measurements = measured(window(streamed(4)))

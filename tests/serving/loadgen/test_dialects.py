@@ -68,6 +68,7 @@ def test_a_dialect_is_timed_as_its_server_has_it(
     written = -(-TOKENS // dialect.together) if dialect.pieces is None else dialect.pieces
     pieces = records.pieces or PieceTimes.of([()] * REQUESTS)
     assert pieces.counts.tolist() == [written] * REQUESTS
+    assert set(records.reasoning) == {min(dialect.reasoning, written)}
     client = openai if dialect.endpoint else http
     assert {client.finish_reason(reply) for reply in ran.replies} == {dialect.reason}
     if dialect.endpoint:

@@ -248,8 +248,8 @@ def worst_verdict(judgements: Iterable[Judgement]) -> Verdict:
 
 
 TIMES_OF_AN_ANSWER = (
-    "latency", "service_time", "time_to_first_token", "first_token_service_time", "time_per_output_token",
-    "normalized_latency",
+    "latency", "service_time", "time_to_first_token", "first_token_service_time",
+    "time_to_first_output_token", "time_per_output_token", "normalized_latency",
 )  # fmt: skip
 """Metrics of which each answer to a request has one value, in seconds."""
 

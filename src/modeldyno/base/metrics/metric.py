@@ -258,6 +258,10 @@ METRICS = MetricTable((
          "Under load, from when a request was sent to the first piece of its answer that bears a token; what"
          " most tools call the time to the first token.",
          spread=True, section=ReportSection.DETAILS, shown=("p50", "p99")),
+    _row("time_to_first_output_token", SECONDS, _LOW,
+         "Under load, where a model reasons before it answers, from when a request was due to the first piece"
+         " of the answer itself.",
+         spread=True, section=ReportSection.GENERATION, shown=("p50", "p99"), under_load=("p50", "p99")),
     _row("time_per_output_token", SECONDS, _LOW,
          "A token after the first one, of each sample: the mean of one generation; under load, the time from"
          " the first piece of an answer to the last one, over the tokens that the server counts less one.",

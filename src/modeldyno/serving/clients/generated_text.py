@@ -31,9 +31,10 @@ _TEXT = (
 )  # fmt: skip
 """Names of the fields in which an event has its text."""
 _HAS_OPENAI_TEXT, _HAS_TEXT = (
-    re.compile(rb'"(?:%b)"\s*:\s*"(?!")' % b"|".join(name.encode() for name in names))
+    re.compile(rb'"(%b)"\s*:\s*"(?!")' % b"|".join(name.encode() for name in names))
     for names in (_OPENAI_TEXT, _TEXT)
 )
+_REASONING = {b"reasoning", b"reasoning_content", b"thinking"}
 _REPEATS = re.compile(rb'"type"\s*:\s*"response\.[\w.]*(?:done|completed|created|in_progress|added)"')
 """Of OpenAI's responses, what repeats the text that came before."""
 _GENERATED: tuple[tuple[str, ...], ...] = (
@@ -98,6 +99,13 @@ def bears_text(event: bytes) -> bool:
     return _HAS_TEXT.search(event) is not None and (
         b'"response.' not in event or _REPEATS.search(event) is None
     )
+
+
+def is_reasoning(event: bytes) -> bool:
+    """Return whether the text that the data of an event holds is reasoning, and not the answer itself."""
+    if b"reasoning" not in event and b"thinking" not in event:
+        return False
+    return b'"response.reasoning' in event or {found[1] for found in _HAS_TEXT.finditer(event)} <= _REASONING
 
 
 def is_streamed(reply: Reply) -> bool:

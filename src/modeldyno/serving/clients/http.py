@@ -96,6 +96,7 @@ def tokens(reply: Reply) -> int:
 
 finish_reason = generated_text.finish_reason
 cached_tokens = generated_text.cached_tokens
+is_reasoning = generated_text.is_reasoning
 
 
 def bearing(event: bytes) -> bool:

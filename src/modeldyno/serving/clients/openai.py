@@ -284,6 +284,7 @@ prompt_tokens = generated_text.prompt_tokens
 finish_reason = generated_text.finish_reason
 cached_tokens = generated_text.cached_tokens
 bearing = generated_text.bears_openai_text
+is_reasoning = generated_text.is_reasoning
 
 
 def _check_stream(reply: Reply) -> None:

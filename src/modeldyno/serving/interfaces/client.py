@@ -82,6 +82,9 @@ class Client(ABC):
     It must be cheap, as it is called for each event as it arrives. None if each event with data holds some.
     """
 
+    is_reasoning: Callable[[bytes], bool] | None = None
+    """Return whether such an event holds reasoning rather than the answer itself; None if none does."""
+
     def tokens(self, reply: Reply) -> int:
         """Count the tokens of an answer; -1 if unknown.
 

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from modeldyno.serving.load.request_log import Column, Records
 
 _NANO = 1e-9
-_WHOLE = {"time_to_first_token": "latency", "first_token_service_time": "service_time"}
+_WHOLE = {
+    "time_to_first_token": "latency", "first_token_service_time": "service_time",
+    "time_to_first_output_token": "latency",
+}  # fmt: skip
 """Time of the whole answer by that of its first piece."""
 
 
@@ -44,6 +47,14 @@ def _first_piece(records: Records) -> Column:
     """Return when the first piece of each answer came; NaN if none did."""
     pieces = records.pieces
     return _none(records) if pieces is None else _where(pieces.counts > 0, pieces.first())
+
+
+def _first_output(records: Records) -> Column:
+    """Return when the first piece came that is no reasoning; NaN if none did."""
+    pieces = records.pieces
+    if pieces is None:
+        return _none(records)
+    return _where(pieces.counts > records.reasoning, pieces.at_place(records.reasoning))
 
 
 def _per_output_token(records: Records) -> Column:
@@ -74,6 +85,7 @@ _TIMES: dict[str, Callable[[Records], Column]] = {
     "service_time": lambda records: records.end - records.sent,
     "time_to_first_token": lambda records: _first_piece(records) - records.due,
     "first_token_service_time": lambda records: _first_piece(records) - records.sent,
+    "time_to_first_output_token": lambda records: _first_output(records) - records.due,
     "time_per_output_token": _per_output_token,
     "normalized_latency": _per_token,
 }

@@ -187,6 +187,8 @@ def _stream_times(window: SteadyWindow, records: Records, why: str) -> Iterator[
     np = statistics.load_numpy()
     assert records.pieces is not None
     for metric, void in _STREAM_TIMES.items():
+        if metric == "time_to_first_output_token" and not records.reasoning.any():
+            continue  # it is the time to the first token
         times = answer_time(metric, records)
         yield from _distribution_of_some(window, metric, times[~np.isnan(times)] * NANO, why if void else "")
     pace = answer_time("time_per_output_token", records)
@@ -199,8 +201,8 @@ def _stream_times(window: SteadyWindow, records: Records, why: str) -> Iterator[
 
 
 _STREAM_TIMES = {
-    "time_to_first_token": True, "first_token_service_time": False, "time_per_output_token": False,
-    "normalized_latency": True,
+    "time_to_first_token": True, "first_token_service_time": False, "time_to_first_output_token": True,
+    "time_per_output_token": False, "normalized_latency": True,
 }  # fmt: skip
 """Metric to whether it counts from when a request was due, and is void where the latency is."""
 

@@ -53,17 +53,17 @@ class PieceTimes:
 
     def first(self) -> Column:
         """Return the time of each answer's first piece; 0 for an answer without pieces."""
-        return self._ends_or_zero(self.ends - self.counts)
+        return self.at_place(load_numpy().zeros(len(self), "int64"))
 
     def last(self) -> Column:
         """Return the time of each answer's last piece; 0 for an answer without pieces."""
-        return self._ends_or_zero(self.ends - 1)
+        return self.at_place(self.counts - 1)
 
-    def _ends_or_zero(self, places: Column) -> Column:
-        np = load_numpy()
-        times: Column = np.zeros(len(self), "int64")
-        some = self.counts > 0
-        times[some] = self.times[places[some]]
+    def at_place(self, places: Column) -> Column:
+        """Return the time of the piece at a place, from 0, of each answer; 0 for an answer without it."""
+        times: Column = load_numpy().zeros(len(self), "int64")
+        some = (places >= 0) & (places < self.counts)
+        times[some] = self.times[(self.ends - self.counts + places)[some]]
         return times
 
     def gaps(self) -> tuple[Column, Column]:
@@ -103,6 +103,8 @@ class Records:
     """int32: index of the driver process."""
     tokens: Column
     """int32: tokens of the answer if the client can count them, else -1."""
+    reasoning: Column
+    """int32: how many of the first pieces of the answer are reasoning."""
     pieces: PieceTimes | None = None
     """Of streams: when the pieces of each answer with something in them arrived; else None."""
     turns: Column = field(default_factory=lambda: read_turns(b""))
@@ -150,6 +152,7 @@ class Records:
 COLUMNS = {
     "due": "int64", "sent": "int64", "first": "int64", "end": "int64", "outcome": "uint8",
     "message": "int32", "received": "int64", "retries": "int32", "driver": "int32", "tokens": "int32",
+    "reasoning": "int32",
 }  # fmt: skip
 """Column to its dtype."""
 TURN_COLUMNS = ("session", "turn", "think_time", "prompt_tokens", "cached_tokens")

@@ -149,12 +149,13 @@ def make_carrier(command: DriverCommand, load_loop: LoadLoop, loop: asyncio.Abst
         )
     from modeldyno.serving.loadgen.http1 import Http1Connection  # the other transport needs none
 
-    bearing = getattr(_stream_client(target), "bearing", None)
+    client = _stream_client(target)
+    looked_for = [getattr(client, name, None) for name in ("bearing", "is_reasoning")]
     options |= tls.tls_options(target)
     return ConnectionPool(
         loop,
         load_loop.done,
-        lambda owner: Http1Connection(owner, target, bearing),
+        lambda owner: Http1Connection(owner, target, *looked_for),
         options,
         keeps=command.load.sequence is not None,
     )

@@ -207,11 +207,17 @@ def last_part(body: bytes) -> bytes:
 class PieceCounter:
     """Counts the pieces of an answer as they arrive: events with data, or with what `bearing` looks for."""
 
-    __slots__ = ("_bearing", "_decoder", "failed")
+    __slots__ = ("_bearing", "_decoder", "_is_reasoning", "failed", "reasoning")
 
-    def __init__(self, decoder: StreamDecoder, bearing: Bearing | None = None) -> None:
+    def __init__(
+        self, decoder: StreamDecoder, bearing: Bearing | None = None, is_reasoning: Bearing | None = None
+    ) -> None:
         self.failed = False
         """Whether the server reported an error."""
+        self.reasoning = 0
+        """Number of pieces of reasoning before the first one of the answer itself."""
+        self._is_reasoning = is_reasoning
+        """Looked for until that came; None then."""
         self._decoder = decoder
         self._bearing = bearing
 
@@ -231,6 +237,13 @@ class PieceCounter:
         if (kind or b'"error' in data) and event.is_error:
             self.failed = True
             return False
-        if self._bearing is not None:
-            return self._bearing(data)
-        return bool(event.data) and not event.is_end
+        if self._bearing is None:
+            return bool(data) and not event.is_end
+        if not self._bearing(data):
+            return False
+        if self._is_reasoning is not None:
+            if self._is_reasoning(data):
+                self.reasoning += 1
+            else:
+                self._is_reasoning = None
+        return True

@@ -38,7 +38,13 @@ KEPT_BODY = 1 << 26
 class Http1Connection(asyncio.Protocol):
     """An HTTP/1.1 connection with at most one request on it."""
 
-    def __init__(self, owner: ConnectionOwner, target: Target, bearing: Bearing | None = None) -> None:
+    def __init__(
+        self,
+        owner: ConnectionOwner,
+        target: Target,
+        bearing: Bearing | None = None,
+        is_reasoning: Bearing | None = None,
+    ) -> None:
         self.call: Call | None = None
         self.full = False
         self._owner = owner
@@ -47,7 +53,7 @@ class Http1Connection(asyncio.Protocol):
         self._numbered = target.numbered
         self._is_chat = bool(target.turn_ends)
         self._stream = target.stream
-        self._bearing = bearing
+        self._bearing, self._is_reasoning = bearing, is_reasoning
         self._transport: Any = None
         self._used = False
         self._clear_answer()
@@ -150,7 +156,7 @@ class Http1Connection(asyncio.Protocol):
         if head.length == CHUNKED:
             self._chunks = ChunkDecoder()
         if head.decoder is not None:
-            self._counter = PieceCounter(head.decoder(), self._bearing)
+            self._counter = PieceCounter(head.decoder(), self._bearing, self._is_reasoning)
 
     def _read_body(self, call: Call, head: AnswerHead, data: bytes, now: int) -> None:
         """Read a part of the body."""
@@ -179,6 +185,7 @@ class Http1Connection(asyncio.Protocol):
         """Count the piece that the end of a body completes."""
         if self._stream and self._counter is not None:
             call.pieces += [now] * self._counter.finish()
+            call.reasoning = self._counter.reasoning
 
     def _outcome_of(self, head: AnswerHead) -> RequestOutcome:
         failed = self._counter is not None and self._counter.failed

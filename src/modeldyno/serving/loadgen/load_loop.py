@@ -241,7 +241,7 @@ class LoadLoop:
         pieces = call.pieces
         self._rows += ROW.pack(
             call.due, call.sent, call.first, end, call.received, call.message, call.retries, tokens,
-            len(pieces), outcome,
+            call.reasoning, len(pieces), outcome,
         )  # fmt: skip
         if pieces:
             self._pieces.extend(pieces)

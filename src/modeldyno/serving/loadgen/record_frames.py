@@ -12,10 +12,22 @@ if TYPE_CHECKING:
 
     from modeldyno.serving.load.request_log import Records
 
-ROW = Struct("<5q4iB")
-"""A record: due, sent, first, end, received; message, retries, tokens, pieces; outcome."""
-_NAMES = ("due", "sent", "first", "end", "received", "message", "retries", "tokens", "pieces", "outcome")
-_FORMATS = ["<i8"] * 5 + ["<i4"] * 4 + ["u1"]
+ROW = Struct("<5q5iB")
+"""A record: due, sent, first, end, received; message, retries, tokens, reasoning, pieces; outcome."""
+_NAMES = (
+    "due",
+    "sent",
+    "first",
+    "end",
+    "received",
+    "message",
+    "retries",
+    "tokens",
+    "reasoning",
+    "pieces",
+    "outcome",
+)
+_FORMATS = ["<i8"] * 5 + ["<i4"] * 5 + ["u1"]
 
 _FRAME = Struct("<cI")
 READY, BLOCK, ANSWER, FAULT, END = b"H", b"R", b"A", b"F", b"E"

@@ -49,8 +49,8 @@ class Call:
     """A request in flight; times are nanoseconds of the monotonic clock. Mutable for speed (hot path)."""
 
     __slots__ = (
-        "carrier", "due", "failures", "first", "mark", "message", "pieces", "received", "retries", "sent",
-        "sequence",
+        "carrier", "due", "failures", "first", "mark", "message", "pieces", "reasoning", "received",
+        "retries", "sent", "sequence",
     )  # fmt: skip
 
     def __init__(self, message: int, due: int) -> None:
@@ -74,6 +74,7 @@ class Call:
         self.first = 0
         self.received = 0
         self.pieces: list[int] = []
+        self.reasoning = 0
         self.carrier: ClientConnection | None = None
         """Its connection; None while it waits for one."""
 
