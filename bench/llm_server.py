@@ -58,8 +58,8 @@ class Stream:
             self.peer.close()
             return
         self.buffer += data
-        head, found, rest = self.buffer.partition(b"\r\n\r\n")
-        if not found:
+        head, separator, rest = self.buffer.partition(b"\r\n\r\n")
+        if not separator:
             return
         length = next(
             (
@@ -76,7 +76,7 @@ class Stream:
     def answer(self, head: bytes, body: bytes, now: int) -> None:
         """Answer a request, or begin to."""
         if not head.startswith(b"POST"):
-            self.plain(self.server.told(head))
+            self.plain(self.server.plain_answer(head))
             return
         request = json.loads(body)
         self.kind = CHAT if "messages" in request else TEXT
@@ -150,7 +150,7 @@ class Server:
         self.number += 1
         heapq.heappush(self.timers, (when, self.number, stream))
 
-    def told(self, head: bytes) -> bytes:
+    def plain_answer(self, head: bytes) -> bytes:
         """Answer what is no request for a text."""
         if b" /stamps" in head.split(b"\r\n", 1)[0]:
             if head.startswith(b"DELETE"):

@@ -105,7 +105,7 @@ def is_reasoning(event: bytes) -> bool:
     """Return whether the text that the data of an event holds is reasoning, and not the answer itself."""
     if b"reasoning" not in event and b"thinking" not in event:
         return False
-    return b'"response.reasoning' in event or {found[1] for found in _HAS_TEXT.finditer(event)} <= _REASONING
+    return b'"response.reasoning' in event or {match[1] for match in _HAS_TEXT.finditer(event)} <= _REASONING
 
 
 def is_streamed(reply: Reply) -> bool:
