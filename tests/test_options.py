@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 ARRIVALS = {"arrivals", "concurrency", "rate", "burst", "trace"}
 """Fields of a load that say when requests are due: each command asks for them in its own way."""
-DERIVED = {"within", "may_extend", "bounds"}
+DERIVED = {"within", "also_within", "may_extend", "bounds"}
 """Fields that follow from others: from the bounds, or from whether a time was given."""
 FUNCTIONS = (modeldyno.load, modeldyno.load_curve, modeldyno.find_load)
 OTHER = {
