@@ -9,10 +9,22 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import modeldyno
+from modeldyno.base.job.cancellation import Cancellation
 from modeldyno.base.job.load_spec import Load
 from modeldyno.base.job.think_time import ThinkTime
 from modeldyno.base.metrics.measurement_plan import Plan
-from modeldyno.base.options import BYTES, COUNT, LOAD, PAUSE, PLAN, SECONDS, SEQUENCE, SHARE, Option
+from modeldyno.base.options import (
+    BYTES,
+    COUNT,
+    LOAD,
+    PAUSE,
+    PLAN,
+    SECONDS,
+    SEQUENCE,
+    SHARE,
+    SHARE_AND_TIME,
+    Option,
+)
 from modeldyno.base.stats import units
 from modeldyno.base.stats.units import UNITS, parse_quantity
 from modeldyno.cli import cli
@@ -28,7 +40,7 @@ if TYPE_CHECKING:
 
 ARRIVALS = {"arrivals", "concurrency", "rate", "burst", "trace"}
 """Fields of a load that say when requests are due: each command asks for them in its own way."""
-DERIVED = {"within", "may_extend", "bounds"}
+DERIVED = {"within", "also_within", "may_extend", "bounds"}
 """Fields that follow from others: from the bounds, or from whether a time was given."""
 FUNCTIONS = (modeldyno.load, modeldyno.load_curve, modeldyno.find_load)
 OTHER = {
@@ -36,6 +48,7 @@ OTHER = {
     COUNT: ("7", 7),
     SEQUENCE: ("7..9", (7, 9)),
     PAUSE: ("7s..9s", ThinkTime(low=7.0, high=9.0)),
+    SHARE_AND_TIME: ("7%:7s", Cancellation(share=0.07, after=7.0)),
 }
 """Kind of a load's options to a text that is no default, and its value."""
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 SECONDS, BYTES, SHARE = "s", "B", "1"
 """Kinds of options that are quantities: their base units, as `base.stats.units` has them."""
 COUNT, CORES, STATISTIC, PERCENTILES, SEQUENCE = "count", "cores", "statistic", "percentiles", "sequence"
-PAUSE = "pause"
+PAUSE, SHARE_AND_TIME = "pause", "share and time"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +60,8 @@ LOAD = (
            in_file="Requests of each sequence, or turns of each chat: 20, 10..30, or data for its streams."),
     Option("think_time", PAUSE, "Pause of a sequence before its next request: 2s, 2s~0.5s or 1s..3s.",
            in_file="Pause of a sequence between an answer and its next request: 2s, 2s~0.5s or 1s..3s."),
+    Option("cancel", SHARE_AND_TIME, "Give up a share of the requests so long after sending: 5%:0.5s.",
+           in_file="Share of the requests that the client gives up, and how long after sending: 5%:0.5s."),
 )  # fmt: skip
 """Options of any load; when requests are due (concurrency, rate, replay) each command asks in its own way."""
 

@@ -21,6 +21,7 @@ from modeldyno.base.options import (
     PLAN,
     SEQUENCE,
     SHARE,
+    SHARE_AND_TIME,
     STATISTIC,
 )
 from modeldyno.cli import defaults, quantity_callback
@@ -232,6 +233,7 @@ _CALLBACKS: dict[str, Callback] = {
     BYTES: _parse_memory,
     SEQUENCE: _parsed_by("parse_sequence"),
     PAUSE: _parsed_by("parse_think_time"),
+    SHARE_AND_TIME: _parsed_by("parse_cancellation"),
 }
 
 

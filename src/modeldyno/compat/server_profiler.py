@@ -729,10 +729,7 @@ def _judge_agreement(inspector: BaseModelInspector, result: Result, times: Distr
     }
 
 
-_FAILED = {outcome.word for outcome in RequestOutcome} - {
-    RequestOutcome.OK.word,
-    RequestOutcome.CANCELLED.word,
-}
+_FAILED = {outcome.word for outcome in RequestOutcome if outcome.is_failure}
 
 
 _HIGHEST_PERCENTILE = 99.999

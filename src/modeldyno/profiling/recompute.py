@@ -163,7 +163,7 @@ def _outcomes(result: Result) -> dict[RequestOutcome, float]:
 
 def _error_rate(result: Result) -> list[Measurement]:
     outcomes = _outcomes(result)
-    settled = sum(outcomes.values()) - outcomes.get(RequestOutcome.CANCELLED, 0)
+    settled = sum(n for end, n in outcomes.items() if end is RequestOutcome.OK or end.is_failure)
     if not settled:
         return []
     rate = 1 - outcomes.get(RequestOutcome.OK, 0) / settled
@@ -322,7 +322,7 @@ def _check_void(result: Result) -> Iterator[FigureCheck]:
                 why="whether the latency is valid",
             )
     outcomes = _outcomes(result)
-    wrong = sum(n for end, n in outcomes.items() if end not in {RequestOutcome.OK, RequestOutcome.CANCELLED})
+    wrong = sum(n for end, n in outcomes.items() if end.is_failure)
     if result.processes > 1 or not outcomes:
         return
     start = f"{wrong:,.0f} of {sum(outcomes.values()):,.0f} requests failed: "

@@ -32,7 +32,7 @@ _AIMS = {
 _SHAPES: dict[str, dict[str, Any]] = {
     **dict.fromkeys((options.SECONDS, options.BYTES, options.SHARE), _QUANTITY),
     options.COUNT: _COUNT, options.STATISTIC: _TEXT, options.CORES: _VALUE,
-    options.SEQUENCE: _VALUE, options.PAUSE: _VALUE,
+    options.SEQUENCE: _VALUE, options.PAUSE: _VALUE, options.SHARE_AND_TIME: _TEXT,
 }  # fmt: skip
 """Shape of each kind of option."""
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno.base import options
 from modeldyno.base.errors import RequestError, UnknownName
+from modeldyno.base.job.cancellation import parse_cancellation
 from modeldyno.base.job.load_spec import parse_sequence
 from modeldyno.base.job.think_time import parse_think_time
 from modeldyno.base.metrics.metric import canonical_statistic
@@ -91,6 +92,7 @@ _PARSERS: dict[str, Callable[[Any], Any]] = {
     options.STATISTIC: lambda value: canonical_statistic(str(value)),
     options.SEQUENCE: parse_sequence,
     options.PAUSE: parse_think_time,
+    options.SHARE_AND_TIME: parse_cancellation,
     options.CORES: lambda value: value if isinstance(value, tuple) else request.parse_cores(str(value)),
 }
 """Parser of each kind of option."""

@@ -613,3 +613,16 @@ def test_an_account_that_contradicts_the_client_is_doubted() -> None:
         "foreign-requests",
         "account-differs",
     ]
+
+
+def test_requests_that_the_load_gives_up_are_no_failures() -> None:
+    """They are counted, and are in neither the error rate nor the latency."""
+    outcome = np.where(np.arange(1000) % 10 == 0, RequestOutcome.ABANDONED, RequestOutcome.OK)
+    cut = window(steady(outcome=outcome))
+    measurements = measured(cut)
+
+    assert measurements["error_rate"].value == 0
+    assert measurements["requests@abandoned"].value == 100
+    assert len(spread(measurements["latency"])) == 900
+    assert not [doubt for doubt in load_analysis.doubts(cut) if doubt.code == "failed-requests"]
+    assert not cut.records.failed.any()  # type: ignore[attr-defined]

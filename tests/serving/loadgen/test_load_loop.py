@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from tests.serving.load.test_request_log import times_of_pieces
 
+from modeldyno.base.job.cancellation import Cancellation
 from modeldyno.base.job.load_spec import Arrivals, Load
 from modeldyno.base.job.think_time import ThinkTime
 from modeldyno.base.result.request_outcome import RequestOutcome
@@ -87,7 +88,7 @@ class World:
 
     def send(self, call: Call, now: int) -> None:
         """Be a carrier, whose server answers as the test says; None: never."""
-        call.sent = now
+        call.sent, call.carrier = now, self  # type: ignore[assignment]
         if call.mark:
             self.marks.append((call.mark.decode(), call.message))
         answer = self.answer(call, next(self._numbers))
@@ -658,3 +659,81 @@ def test_a_failed_request_is_followed_by_no_thought(world: World) -> None:
     world.drive(Load(concurrency=1, sequence=(3, 3), think_time=thinking(0.01)))
     world.run(40)
     assert [text for text, _ in world.marks] == ["[1", "1", "[2", "2"]
+
+
+def cancelling(share: float, after: float = 0.02) -> Cancellation:
+    return Cancellation(share=share, after=after)
+
+
+def test_a_share_of_the_requests_is_given_up(world: World) -> None:
+    """So long after they were sent, as an outcome of their own; the slot goes on at once."""
+    load_loop = world.drive(Load(concurrency=4, cancel=cancelling(0.25)))
+    world.answer = lambda *_: (50, RequestOutcome.OK, 200)
+    world.run(5000)
+    rows = records(load_loop.block())
+    given_up = rows.outcome == RequestOutcome.ABANDONED
+
+    assert 0.2 < given_up.mean() < 0.3
+    assert (rows.outcome[~given_up] == RequestOutcome.OK).all()
+    assert set(((rows.end - rows.sent)[given_up] / MILLISECOND).tolist()) == {20}
+    assert len(world.dropped) == given_up.sum()
+    assert np.isin(rows.end[given_up][:-8], rows.due).all()
+
+
+def test_what_is_answered_before_is_not_given_up(world: World) -> None:
+    """Whatever was drawn, and the next request of the slot is not taken for it."""
+    load_loop = world.drive(Load(concurrency=1, cancel=cancelling(0.9)))
+    world.answer = lambda *_: (19, RequestOutcome.OK, 200)
+    world.run(1000)
+    assert (records(load_loop.block()).outcome == RequestOutcome.OK).all()
+    assert not world.dropped
+
+
+def test_the_same_seed_gives_up_the_same_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the order in which they are sent, at a rate, too."""
+    outcomes = []
+    for _ in range(2):
+        each = World(monkeypatch)
+        load_loop = each.drive(Load(arrivals=Arrivals.CONSTANT, rate=100.0, cancel=cancelling(0.3)))
+        each.answer = lambda *_: (50, RequestOutcome.OK, 200)
+        each.run(1000)
+        rows = records(load_loop.block())
+        outcomes.append(rows.outcome[rows.due.argsort()].tolist()[:90])
+    assert outcomes[0] == outcomes[1]
+    assert RequestOutcome.ABANDONED in outcomes[0]
+
+
+def test_a_turn_that_is_given_up_ends_its_sequence(world: World) -> None:
+    """There is no answer to go on from."""
+    load_loop = world.drive(Load(concurrency=1, sequence=(3, 3), cancel=cancelling(0.3)))
+    world.answer = lambda *_: (50, RequestOutcome.OK, 200)
+    world.run(3000)
+    rows = records(load_loop.block())
+    for session in set(rows.turn("session")[rows.outcome == RequestOutcome.ABANDONED].tolist()):
+        outcomes = rows.outcome[rows.turn("session") == session]
+        assert (outcomes[:-1] == RequestOutcome.OK).all()
+
+
+class Unconnected(World):
+    """A world in which a request has no connection for a while."""
+
+    def send(self, call: Call, now: int) -> None:
+        """Be a carrier."""
+        super().send(call, now)
+        call.carrier = None
+        self.call_later(0.05, self._connect, call)
+
+    def _connect(self, call: Call) -> None:
+        call.sent, call.carrier = self.now, self  # type: ignore[assignment]
+
+
+def test_a_request_is_given_up_so_long_after_it_was_really_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that waits for a connection was not sent."""
+    world = Unconnected(monkeypatch)
+    load_loop = world.drive(Load(concurrency=1, requests=1, cancel=cancelling(0.999)))
+    world.answer = lambda *_: None
+    world.run(200)
+    rows = records(load_loop.block())
+    assert rows.outcome.tolist() == [RequestOutcome.ABANDONED]
+    assert since(rows.sent) == [50]
+    assert since(rows.end) == pytest.approx([70], abs=20)

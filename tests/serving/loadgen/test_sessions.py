@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from modeldyno.base.job.cancellation import Cancellation
 from modeldyno.base.job.load_spec import Arrivals, Load
 from modeldyno.base.job.think_time import ThinkTime
 from modeldyno.base.result.request_outcome import RequestOutcome
@@ -151,3 +152,15 @@ def test_a_session_goes_on_where_its_connection_was_closed() -> None:
     assert (rows.outcome == RequestOutcome.OK).all()
     assert seen["lost"] == 0
     assert seen["turns"] == {"3": 4}
+
+
+def test_a_given_up_request_is_gone_at_the_server_side(server: RunningServer) -> None:
+    """Its connection is closed, the others are answered, and no history has a hole."""
+    load = Load(concurrency=4, requests=100, sequence=(3, 3), cancel=Cancellation(share=0.3, after=0.02))
+    rows = driven(chats(server, max_tokens=400), load)
+    given_up = rows.outcome == RequestOutcome.ABANDONED
+
+    assert 10 <= given_up.sum() <= 50
+    assert (rows.outcome[~given_up] == RequestOutcome.OK).all()
+    assert ((rows.end - rows.sent)[given_up] >= 20_000_000).all()
+    assert server.sessions()["lost"] == 0

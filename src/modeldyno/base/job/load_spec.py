@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from modeldyno.base.errors import RequestError, UnknownName
+from modeldyno.base.job.cancellation import Cancellation
 from modeldyno.base.job.think_time import ThinkTime
 
 if TYPE_CHECKING:
@@ -78,6 +79,8 @@ class Load:
     think_time: ThinkTime | None = None
     """Pause of a sequence between an answer and when its next request is due; None: that of the data, or
     none."""
+    cancel: Cancellation | None = None
+    """Share of requests that the client gives up before their answers end; None: none."""
 
     def __post_init__(self) -> None:
         """Refuse an invalid load with one sentence."""
@@ -113,6 +116,11 @@ class Load:
 
     def __str__(self) -> str:
         """Describe it in a few words."""
+        given_up = self.cancel and f", giving up {100 * self.cancel.share:g}% after {self.cancel.after:g}s"
+        return f"{self._arriving}{given_up or ''}"
+
+    @property
+    def _arriving(self) -> str:
         if self.closed:
             return f"concurrency {self.slots}{_in_sequences(self)}"
         limit = f", at most {self.concurrency} at once" if self.concurrency else ""

@@ -27,8 +27,15 @@ class RequestOutcome(IntEnum):
     """Any other 5xx, or its gRPC equivalent; or an error within a stream."""
     CANCELLED = 9
     """Cancelled by the client at the end of the load."""
+    ABANDONED = 10
+    """Given up by the client while the load went on, as the load asks of a share of requests."""
 
     @property
     def word(self) -> str:
         """The name in lower case with hyphens."""
         return self.name.lower().replace("_", "-")
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether the request was neither answered well nor ended by the client."""
+        return self not in {RequestOutcome.OK, RequestOutcome.CANCELLED, RequestOutcome.ABANDONED}

@@ -10,6 +10,7 @@ import click
 from click.core import ParameterSource
 
 from modeldyno.base.errors import RequestError
+from modeldyno.base.job.cancellation import parse_cancellation as parse_cancellation  # noqa: PLC0414 - as above
 from modeldyno.base.job.load_spec import parse_sequence as parse_sequence  # noqa: PLC0414 - as above
 from modeldyno.base.job.think_time import parse_think_time as parse_think_time  # noqa: PLC0414 - as above
 from modeldyno.base.metrics.measurement_plan import Plan

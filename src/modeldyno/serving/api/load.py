@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from modeldyno.base.errors import RequestError, RunFailed
+from modeldyno.base.job.cancellation import parse_cancellation
 from modeldyno.base.job.load_spec import Arrivals, Load, parse_rate, parse_sequence
 from modeldyno.base.job.probe_options import ProbeOptions
 from modeldyno.base.job.think_time import parse_think_time
@@ -76,6 +77,7 @@ class SendOptions:
     drivers: int = 1
     sequence: int | str | tuple[int, int] | None = None
     think_time: float | str | None = None
+    cancel: str | None = None
     headers: Mapping[str, str] | None = None
 
 
@@ -90,6 +92,7 @@ class LoadKeywords(PlannedKnobs, PriceKeywords, RunKeywords, StoreKeywords, tota
     drivers: int
     sequence: int | str | tuple[int, int] | None
     think_time: float | str | None
+    cancel: str | None
     headers: Mapping[str, str] | None
 
 
@@ -135,6 +138,7 @@ def load(
             or ``"data"`` for the streams of the data; with a rate, `concurrency` of them are open at once.
         think_time: pause of a sequence between an answer and when its next request is due: seconds,
             ``"2s"``, ``"2s~0.5s"`` (normal), ``"2s~x1.5"`` (log-normal) or ``"1s..3s"`` (uniform).
+        cancel: share of the requests that the client gives up, and how long after sending: ``"5%:0.5s"``.
         backend: what serves the model; ``"triton"`` by default.
         inputs: shapes, ranges or files, as ``--input`` takes them.
         headers: sent with every request; not stored in the Result.
@@ -210,6 +214,7 @@ def load_curve(
             or ``"data"`` for the streams of the data; with a rate, `concurrency` of them are open at once.
         think_time: pause of a sequence between an answer and when its next request is due: seconds,
             ``"2s"``, ``"2s~0.5s"`` (normal), ``"2s~x1.5"`` (log-normal) or ``"1s..3s"`` (uniform).
+        cancel: share of the requests that the client gives up, and how long after sending: ``"5%:0.5s"``.
         backend: what serves the model; ``"triton"`` by default.
         inputs: shapes, ranges or files, as ``--input`` takes them.
         headers: sent with every request; not stored in the Results.
@@ -300,6 +305,7 @@ def find_load(
             or ``"data"`` for the streams of the data; with a rate, `concurrency` of them are open at once.
         think_time: pause of a sequence between an answer and when its next request is due: seconds,
             ``"2s"``, ``"2s~0.5s"`` (normal), ``"2s~x1.5"`` (log-normal) or ``"1s..3s"`` (uniform).
+        cancel: share of the requests that the client gives up, and how long after sending: ``"5%:0.5s"``.
         backend: what serves the model; ``"triton"`` by default.
         inputs: shapes, ranges or files, as ``--input`` takes them.
         headers: sent with every request; not stored in the Results.
@@ -452,6 +458,7 @@ def _request(arguments: Mapping[str, Any]) -> Request:
         | {
             "sequence": parse_sequence(arguments["sequence"]),
             "think_time": parse_think_time(arguments["think_time"]),
+            "cancel": parse_cancellation(arguments["cancel"]),
         },
     )
     records = arguments.get("records")

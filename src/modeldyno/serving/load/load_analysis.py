@@ -75,7 +75,7 @@ def measurements(window: SteadyWindow) -> Iterator[Measurement]:
     yield from _latencies(window, _timed_requests(window, why), why)
     yield from rates(window, why)
     outcomes, retried = _count_outcomes(window.due())
-    settled = sum(outcomes.values()) - outcomes[RequestOutcome.CANCELLED]
+    settled = sum(count for each, count in outcomes.items() if each is RequestOutcome.OK or each.is_failure)
     if settled:
         yield observed_number("error_rate", 1 - outcomes[RequestOutcome.OK] / settled)
     for outcome, count in outcomes.items():
@@ -131,9 +131,7 @@ def doubts(window: SteadyWindow, server_message: str = "") -> Iterator[Doubt]:
     if not limits:
         yield from _late_sends(window)
     ends, _ = _count_outcomes(window.due())
-    wrong = {
-        each: n for each, n in ends.items() if n and each not in {RequestOutcome.OK, RequestOutcome.CANCELLED}
-    }
+    wrong = {each: n for each, n in ends.items() if n and each.is_failure}
     if wrong:
         named = ", ".join(f"{count:,} {each.word}" for each, count in wrong.items())
         yield Doubt(

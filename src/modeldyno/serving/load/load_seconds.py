@@ -45,7 +45,7 @@ def load_seconds(records: RecordParts) -> tuple[LoadSecond, ...]:
 
     for part in records.parts():
         fine = part.chosen(part.fine)
-        failed += np.bincount(place(part.end[~part.fine]), minlength=rows)
+        failed += np.bincount(place(part.end[part.failed]), minlength=rows)
         _sort_into(answered, place(fine.end), (fine.end - fine.due) * _NANO)
         if fine.pieces is not None:
             share = fine.tokens.clip(0) / fine.pieces.counts.clip(1)

@@ -120,6 +120,12 @@ class Records:
         return fine
 
     @property
+    def failed(self) -> Column:
+        """Mask of the requests that were not answered well, but for those that the load gave up."""
+        failed: Column = ~self.fine & (self.outcome != RequestOutcome.ABANDONED)
+        return failed
+
+    @property
     def weight(self) -> int:
         """Number of requests, or of stream chunks if there are more."""
         return len(self) if self.pieces is None else max(len(self), self.pieces.times.size)

@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from modeldyno.base.job.cancellation import Cancellation
 from modeldyno.base.job.load_spec import Arrivals, Load
 from modeldyno.base.job.think_time import ThinkTime
 from modeldyno.engine.interfaces.request_target import Target, Tls, Transport
@@ -55,6 +56,7 @@ def read_command(take: Callable[[int], bytes]) -> DriverCommand:
     load["arrivals"] = Arrivals(load["arrivals"])
     load["sequence"] = load["sequence"] and tuple(load["sequence"])
     load["think_time"] = load["think_time"] and ThinkTime(**load["think_time"])
+    load["cancel"] = load["cancel"] and Cancellation(**load["cancel"])
     return DriverCommand(
         target=Target(**target, messages=tuple(take(size) for size in fields["sizes"])),
         load=Load(**load),

@@ -13,6 +13,7 @@ from array import array
 from collections import deque
 from heapq import heappop, heappush
 from itertools import count, cycle, tee
+from random import Random
 from typing import TYPE_CHECKING
 
 from modeldyno.base.clock import monotonic_ns, process_time_ns
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Iterator
 
+    from modeldyno.base.job.cancellation import Cancellation
     from modeldyno.base.job.load_spec import Load
     from modeldyno.engine.interfaces.request_target import Reply
     from modeldyno.serving.loadgen.arrivals import LoadShare
@@ -47,7 +49,7 @@ _AT_ONCE = 64
 _FAULTS_KEPT = 16
 """Maximum number of distinct error statuses whose first reply is kept."""
 _NEVER = 1 << 62
-_OK, _REFUSED = RequestOutcome.OK, RequestOutcome.REFUSED
+_OK, _REFUSED, _ABANDONED = RequestOutcome.OK, RequestOutcome.REFUSED, RequestOutcome.ABANDONED
 
 
 class LoadLoop:
@@ -84,6 +86,10 @@ class LoadLoop:
         self._thinking: list[tuple[int, int, Call]] = []
         """Requests of sequences whose users think: when each is due, a number, and the request; a heap."""
         self._order = count()
+        self._cancel = load.cancel
+        self._chance = Random(f"{seed}/{share.index}/cancel")
+        self._to_abandon: list[tuple[int, int, Call]] = []
+        """Requests to give up unless they end before: when, a number, and the request; a heap."""
         self._pausing = 0
         """Number of slots that pause because their last requests failed."""
         self._answered = False
@@ -135,13 +141,14 @@ class LoadLoop:
 
     def _set_timer(self) -> None:
         """Set the timer to when the next request is due."""
-        due = min(self._due, self._thinking[0][0]) if self._thinking else self._due
+        due = min([self._due, *(heap[0][0] for heap in (self._thinking, self._to_abandon) if heap)])
         if due != _NEVER:
             self.timer.set(due)
 
     def ring(self) -> None:
         """Send the requests that are due; the timer's callback."""
         now = monotonic_ns()
+        self._abandon(now)
         self._send_thought(now)
         for _ in range(_AT_ONCE):
             due = self._due
@@ -225,6 +232,27 @@ class LoadLoop:
         self._in_flight[call] = now
         self._sent += 1
         self.carrier.send(call, now)
+        if self._cancel is not None and not call.retries and self._chance.random() < self._cancel.share:
+            self._abandon_later(call, call.sent, self._cancel)
+
+    def _abandon_later(self, call: Call, sent: int, cancel: Cancellation) -> None:
+        call.abandon_at = sent + round(cancel.after * 1e9)
+        heappush(self._to_abandon, (call.abandon_at, next(self._order), call))
+        if self._to_abandon[0][2] is call:
+            self._set_timer()
+
+    def _abandon(self, now: int) -> None:
+        """Give up the requests whose time has come; that of one without a connection has not begun."""
+        while self._to_abandon and self._to_abandon[0][0] <= now:
+            when, _, call = heappop(self._to_abandon)
+            if call.abandon_at != when or call not in self._in_flight:
+                continue
+            assert self._cancel is not None
+            sent = now if call.carrier is None else call.sent
+            if sent + round(self._cancel.after * 1e9) > now:
+                self._abandon_later(call, sent, self._cancel)
+            else:
+                self._give_up([call], _ABANDONED, now)
 
     def done(self, call: Call, outcome: RequestOutcome, end: int, raw: Raw | None) -> None:
         """Record how a request ended, and send the next one if allowed."""
@@ -245,14 +273,19 @@ class LoadLoop:
         )  # fmt: skip
         if pieces:
             self._pieces.extend(pieces)
-        if self._think(call, end):
-            return
+        if not self._think(call, end):
+            self._follow(call, outcome, end)
+
+    def _follow(self, call: Call, outcome: RequestOutcome, end: int) -> None:
+        """Send what follows a request that ended."""
         if self._give_up_at is not None:
             self._end_sequences()
         elif not self._closed:
             self._send_waiting(end)
         elif outcome is _OK:
             call.failures, self._answered = 0, True
+            self._send_next(call, end)
+        elif outcome is _ABANDONED:
             self._send_next(call, end)
         else:
             self._pause(call, outcome, end)

@@ -49,8 +49,8 @@ class Call:
     """A request in flight; times are nanoseconds of the monotonic clock. Mutable for speed (hot path)."""
 
     __slots__ = (
-        "carrier", "due", "failures", "first", "mark", "message", "pieces", "reasoning", "received",
-        "retries", "sent", "sequence",
+        "abandon_at", "carrier", "due", "failures", "first", "mark", "message", "pieces", "reasoning",
+        "received", "retries", "sent", "sequence",
     )  # fmt: skip
 
     def __init__(self, message: int, due: int) -> None:
@@ -66,6 +66,8 @@ class Call:
         self.message = message
         self.due = due
         self.retries = 0
+        self.abandon_at = 0
+        """When the client gives it up; 0 for never."""
         self.reset()
 
     def reset(self) -> None:

@@ -51,7 +51,7 @@ class LiveSeconds:
             here = places == place
             fine = here & records.fine
             self._latencies.setdefault(place, []).append((records.end - records.due)[fine] * NANO)
-            self._failed[place] = self._failed.get(place, 0) + int(here.sum() - fine.sum())
+            self._failed[place] = self._failed.get(place, 0) + int((here & records.failed).sum())
 
     def _sum_up(self, in_flight: int, waiting: int) -> LiveSecond:
         import numpy as np  # slow to import

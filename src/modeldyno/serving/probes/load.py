@@ -264,6 +264,8 @@ def _start_load(
     if isinstance(session, ThreadSession):
         if load.sequence is not None:
             raise RequestError("Calls in this process send no sequences; leave `sequence` out.")
+        if load.cancel is not None:
+            raise RequestError("Calls in this process cannot be given up; leave `cancel` out.")
         from modeldyno.serving.loadgen.thread_load import run_threads  # only a server is sent to
 
         calls = session.calls(subject.feeds)

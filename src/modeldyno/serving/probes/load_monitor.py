@@ -275,7 +275,7 @@ class LoadMonitor:
             self.rounds += float(rounds.sum()) * NANO
             self.all_answered += len(successful)
         else:
-            self.failed += len(ended)
+            self.failed += int(ended.failed.sum())
             self.wrong += int((ended.outcome == RequestOutcome.CLIENT_ERROR).sum())
 
     def keep_going(self) -> None:

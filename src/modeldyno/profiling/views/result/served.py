@@ -10,6 +10,7 @@ from modeldyno.base.metrics.measurement import Distribution
 from modeldyno.base.metrics.metric import METRICS, ReportSection
 from modeldyno.base.report.blocks import Block, Table, make_table, note
 from modeldyno.base.result import multi_model
+from modeldyno.base.result.request_outcome import RequestOutcome
 from modeldyno.base.stats.units import CORES, RATE, SECONDS, format_quantity
 from modeldyno.base.views.text import (
     count,
@@ -195,11 +196,13 @@ def describe_load(result: Result, load: Load) -> str:
     kind = "closed loop" if load.closed else "open loop"
     busy = [number(m)[0] for m in result.measurements if m.metric == "client_cpu"]
     flight, client_time = figure(result, "in_flight"), figure(result, "client_time")
+    given_up = figure(result, "requests", RequestOutcome.ABANDONED.word)
     return join_nonempty(
         f"{load} ({kind})",
         f"{flight} in flight on average" if flight else "",
         f"{count(len(busy), 'driver')} used {format_quantity(sum(busy), CORES, 2)}" if busy else "",
         f"{client_time} per request" if client_time else "",
+        f"{given_up} requests given up by the client" if given_up else "",
     )
 
 
