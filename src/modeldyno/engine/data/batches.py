@@ -594,7 +594,7 @@ def _text_requests(path: Path, names: Sequence[str], limit: int, *, sessions: bo
     suffix, one = path.suffix.lower(), len(names) == 1
     if sessions and one and suffix in {*text_requests.SUFFIXES, text_requests.LIST_SUFFIX}:
         return text_requests.read_sessions(path, names[0])
-    if suffix not in text_requests.SUFFIXES or not one:
+    if suffix not in {*text_requests.SUFFIXES, text_requests.TABLE_SUFFIX} or not one:
         return None
     return text_requests.read_text_requests(path, names[0], limit)
 
