@@ -49,7 +49,7 @@ class SingleTokens:
             return ""
         first = self.starts[generator.integers(len(self.starts))]
         rest = generator.integers(len(self.pieces), size=count - 1)
-        return first + "".join([self.pieces[at] for at in rest])
+        return first + "".join([self.pieces[at] for at in rest.tolist()])
 
     def cut(self, text: str, count: int) -> str:
         """Return the first pieces of a text that begins with a space, or is of letters."""
