@@ -38,7 +38,7 @@ from modeldyno.sweeps import schema, value_parsers
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-ARRIVALS = {"arrivals", "concurrency", "rate", "burst", "trace"}
+ARRIVALS = {"arrivals", "concurrency", "rate", "burst", "burstiness", "trace", "speed", "window"}
 """Fields of a load that say when requests are due: each command asks for them in its own way."""
 DERIVED = {"within", "also_within", "may_extend", "bounds"}
 """Fields that follow from others: from the bounds, or from whether a time was given."""

@@ -193,6 +193,18 @@ def test_a_rate_that_is_varied_may_be_that_of_sequences() -> None:
     )
 
 
+def test_a_trace_is_replayed_at_each_point() -> None:
+    """At its times, unless a rate is varied; then no concurrency is."""
+    load = {"replay": "/t.csv", "replay_speed": 2, "replay_window": "10m"}
+    study, chosen = made(backend="triton", space={"instances": [1, 2]}, load=load)
+    paced, _ = made(backend="triton", space={"rate": [5, 10]}, load=load)
+
+    replayed = Load(arrivals=Arrivals.TRACE, trace="/t.csv", speed=2.0, window=600.0)
+    assert [axis.name for axis in chosen] == []
+    assert job_at_point(study, {"instances": 2}).load == replayed
+    assert job_at_point(paced, {"rate": 10}).load == Load(arrivals=Arrivals.CONSTANT, rate=10.0)
+
+
 def test_the_default_is_what_is_set_or_what_the_backend_does() -> None:
     """A fixed knob that is varied gives the default's value; one without a known default is left out."""
     study = build_study(
@@ -290,6 +302,8 @@ def test_a_study_has_the_name_of_its_model() -> None:
         ("backend: triton\nload:\n  rate: fast", "line 4: `rate` 'fast' is not a rate"),
         ("backend: triton\nload:\n  arrivals: closed", "line 4: There is no value of arrivals"),
         ("backend: triton\nload:\n  arrivals: poisson", "line 4: .*need a rate"),
+        ("backend: triton\nload:\n  replay: t\n  rate: 5", "line 4: rate and replay both set"),
+        ("backend: triton\nload:\n  replay_speed: 2", "line 3: `replay_speed` and `replay_window` are of"),
         (
             "backend: triton\nload:\n  rate: 5\n  arrivals: sequences",
             "line 5: Sequences that begin at a rate need `sequence`",

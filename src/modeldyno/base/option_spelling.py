@@ -26,7 +26,8 @@ FIELDS = frozenset(
         "backend", "baseline", "beside", "budget", "carbon", "chart", "concurrency", "data", "demand",
         "evaluate", "export", "fields", "generate", "layers", "max_regression", "max_trials", "maximize",
         "measurements", "memory", "metric", "minimize", "mode", "most", "name", "optimizer", "output",
-        "outputs", "pictures", "port", "post", "power", "pre", "price", "prompt", "rank", "rate", "records",
+        "outputs", "pictures", "port", "post", "power", "pre", "price", "prompt", "rank", "rate",
+        "records", "replay", "replay_speed", "replay_window",
         "require", "smallest", "space", "storage", "token_file", "trace", "undecided", "vary", "verify",
         *_OPTIONS, *FUNCTIONS, *SWITCHES,
     }

@@ -102,8 +102,9 @@ GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
         "--tolerance", "--verify",
     )),
     ("Load", (
-        "--concurrency", "--rate", "--replay", *(row.flag for row in LOAD), "--find-load", "--most",
-        "--measurements", "--demand", "--price", "--carbon", "--power",
+        "--concurrency", "--rate", "--replay", "--replay-speed", "--replay-window",
+        *(row.flag for row in LOAD), "--find-load", "--most", "--measurements",
+        "--demand", "--price", "--carbon", "--power",
     )),
     ("Search", (
         "--space", "--objective", "--maximize", "--minimize", "--latency-budget", "--min-throughput",

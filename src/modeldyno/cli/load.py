@@ -21,12 +21,11 @@ from modeldyno.cli.output_options import RESULT_OUTPUT
 )  # fmt: skip
 @click.option(
     "--rate",
-    metavar="R[:KIND]",
-    help="Open loop, a second: 100, 100:poisson, 100:burst=8 requests or 5:sequences. -c limits concurrency.",
+    metavar="R[,R,...][:KIND]",
+    help="Open loop, a second: 100, 100:poisson, 100:burst=8, 100:gamma=0.5 requests or 5:sequences; several "
+    "(10,20,40) measure a load curve. -c limits concurrency.",
 )
-@click.option(
-    "--replay", metavar="FILE", type=click.Path(dir_okay=False), help="Replay request times from a file."
-)
+@cli_options.REPLAY
 @cli_options.load_options(with_defaults=True)
 @click.option(
     "--find-load",

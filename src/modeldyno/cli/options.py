@@ -237,5 +237,21 @@ _CALLBACKS: dict[str, Callback] = {
 }
 
 
+REPLAY = combine_options(
+    click.option(
+        "--replay", metavar="FILE", type=click.Path(dir_okay=False),
+        help="Replay the requests of a trace at their times.",
+    ),
+    click.option(
+        "--replay-speed", metavar="TIMES", type=click.FloatRange(0, min_open=True),
+        help="How many times as fast as recorded to replay; 1 by default.",
+    ),
+    click.option(
+        "--replay-window", metavar="SECONDS", callback=quantity_callback("s"),
+        help="Replay the first part of the trace only, such as 10m.",
+    ),
+)  # fmt: skip
+"""Which trace is replayed, how fast, and how much of it."""
+
 CHILD_LIMITS = _table_options(LIMITS, {})
 """The options that limit a child process."""

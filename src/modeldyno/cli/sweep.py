@@ -129,6 +129,7 @@ def _check_certainty(_ctx: click.Context, _parameter: click.Parameter, value: st
     metavar="R[:KIND]",
     help="Open loop at a fixed rate: 100, 100:poisson; -c limits concurrency.",
 )
+@cli_options.REPLAY
 @cli_options.load_options(with_defaults=False)
 @cli_options.repeatable("--probe", "probes", "PROBE,...", "What to measure; by default what the goal needs.")
 @cli_options.FUNCTIONS

@@ -36,6 +36,10 @@ class RequestStreams:
     """Number of payloads of each stream, one after the other."""
     expected: tuple[ExpectedOutputs, ...] = ()
     """The answer to each payload; empty if not given."""
+    shared: tuple[int, ...] = ()
+    """Tokens with which each prompt is to begin as an earlier one does; empty: none is."""
+    of_trace: bool = False
+    """Whether they are the requests of a trace, each to be sent once, in this order."""
 
 
 """Input name to array; the first axis of each is the batch."""

@@ -22,7 +22,13 @@ from modeldyno.base.job.probe_options import (
     evaluation_name,
     is_evaluation,
 )
-from modeldyno.base.job.prompt_lengths import SCHEME, parse_prompt_lengths
+from modeldyno.base.job.prompt_lengths import (
+    SCHEME,
+    TRACE_SCHEME,
+    format_trace_source,
+    parse_prompt_lengths,
+    parse_trace_source,
+)
 from modeldyno.base.job.static_options import HERE, Mode, StaticOptions, parse_vary
 from modeldyno.base.metrics.constraints import Constraint, bounds_of_answers
 from modeldyno.base.metrics.measurement_plan import Plan
@@ -460,6 +466,12 @@ def _input(value: str | InputSpec) -> InputSpec:
     if spec.source is not None and spec.source.startswith(SCHEME):
         parse_prompt_lengths(spec.source)
         return spec
+    if spec.source is not None and spec.source.startswith(TRACE_SCHEME):
+        name, window = parse_trace_source(spec.source)
+        path = Path(name).expanduser().absolute()
+        if not path.is_file():
+            raise RequestError(f"`inputs` '{spec.source}' names no file; write trace:FILE.")
+        return replace(spec, source=format_trace_source(str(path), window))
     if spec.source is not None and not Path(spec.source).expanduser().exists():
         raise RequestError(
             f"`inputs` '{spec.source}' is neither a file nor a shape such as name=8x128:int64:0..30521."

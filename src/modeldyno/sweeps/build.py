@@ -484,7 +484,7 @@ def _default_load_axes(
     if not plugins.serves(backend):
         return ()
     names = {axis.name for axis in varied}
-    configured = {"": bool(config.tree.get("load", {}).keys() & set(LOADS))}
+    configured = {"": bool(config.tree.get("load", {}).keys() & {*LOADS, "replay"})}
     configured |= {
         f"{neighbour.name}.": neighbour.rate is not None or neighbour.concurrency is not None
         for neighbour in beside
@@ -500,18 +500,27 @@ def _default_load_axes(
     return tuple(map(parse_axis, (*batches, *loads)))
 
 
+_REPLAYED = {"replay": "trace", "replay_speed": "speed", "replay_window": "window"}
+"""Keys of a trace to the fields of a Load."""
+
+
 def _read_load(config: FileConfig, space: Space) -> Load:
     values: dict[str, Any] = {}
     configured = config.tree.get("load", {})
     for name, value in configured.items():
         if name not in {"rate", "arrivals"}:
             with config.at("load", name):
-                values[name] = value_parsers.LOADED[name](value)
+                values[_REPLAYED.get(name, name)] = value_parsers.LOADED[name](value)
+    if "trace" in values:
+        with config.at("load", "replay"):
+            if "rate" in configured:
+                raise RequestError("rate and replay both set when requests are due; give one of them.")
+            values["arrivals"] = Arrivals.TRACE
     rates = next((axis.values for axis in space.axes if axis.name == "rate"), ())
     with config.at("load", "rate"):
         if "rate" in configured:
-            values["rate"], values["arrivals"], values["burst"] = parse_rate(str(configured["rate"]))
-        elif rates:
+            values |= parse_rate(str(configured["rate"]))
+        elif rates and "trace" not in values:
             values |= {"rate": float(rates[0]), "arrivals": Arrivals.CONSTANT}
     with config.at("load", "arrivals"):
         if "arrivals" in configured:

@@ -251,7 +251,7 @@ def _load_at(load: Load | None, backend: str, point: Mapping[str, KnobValue]) ->
         arrivals = (
             Arrivals.CONSTANT if result.closed or result.arrivals is Arrivals.TRACE else result.arrivals
         )
-        result = replace(result, arrivals=arrivals, rate=float(rate), trace=None)
+        result = replace(result, arrivals=arrivals, rate=float(rate), trace=None, speed=1.0, window=None)
     if "concurrency" in requested:
         result = replace(result, concurrency=_whole_number("axis concurrency", requested["concurrency"]))
     return result

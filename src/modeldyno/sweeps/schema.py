@@ -81,7 +81,12 @@ BUDGET = {
 PLAN = _of_table(options.PLAN)
 LOAD = {
     "concurrency": _described(_COUNT, "Concurrent requests, where that is no axis."),
-    "rate": _described(_QUANTITY, "An open loop: 100, 100:poisson, 100:burst=8 (requests/s), 5:sequences."),
+    "rate": _described(
+        _QUANTITY, "An open loop: 100, 100:poisson, 100:burst=8, 100:gamma=0.5 (requests/s), 5:sequences."
+    ),
+    "replay": _described(_TEXT, "A trace whose requests are sent at their times."),
+    "replay_speed": _described(_QUANTITY, "How many times as fast as recorded it is replayed."),
+    "replay_window": _described(_QUANTITY, "The first part of it that is replayed, such as 10m."),
     "arrivals": _described(
         {"enum": [str(kind) for kind in OPEN_LOOP]},
         "Of an open loop whose rate is an axis; sequences begin at that rate, and need a sequence.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from math import isfinite
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.base import options
@@ -97,7 +98,13 @@ _PARSERS: dict[str, Callable[[Any], Any]] = {
 }
 """Parser of each kind of option."""
 PLANNED = {row.field: _PARSERS[row.kind] for row in options.PLAN if row.in_file}
-LOADED = {"concurrency": parse_integer, **{row.field: _PARSERS[row.kind] for row in options.LOAD}}
+LOADED: dict[str, Callable[[Any], Any]] = {
+    "concurrency": parse_integer,
+    "replay": lambda value: str(Path(str(value)).expanduser().absolute()),
+    "replay_speed": parse_number,
+    "replay_window": _parse_time,
+    **{row.field: _PARSERS[row.kind] for row in options.LOAD},
+}
 BUDGETED: dict[str, Callable[[Any], Any]] = {
     "max_time": _parse_time,
     "max_trials": parse_integer,

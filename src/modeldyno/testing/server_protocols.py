@@ -29,6 +29,7 @@ def count_by_tokenizer(file: str) -> Callable[[str], int]:
     from tokenizers import Tokenizer  # optional
 
     tokenizer = Tokenizer.from_file(file)
+    tokenizer.no_truncation()
     return lambda text: len(tokenizer.encode(text).ids)
 
 

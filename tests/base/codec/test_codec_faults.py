@@ -16,7 +16,7 @@ from tests.support.disk_faults import largest_file
 from modeldyno.base import codec, yaml_file
 from modeldyno.base.errors import DiskFull, RequestError, StoreError, UnreadableDocument
 from modeldyno.base.metrics.measurement import Distribution, Measurement
-from modeldyno.serving.loadgen.arrivals import read_trace
+from modeldyno.engine.data.trace_file import read_trace
 from modeldyno.stores import database
 from modeldyno.testing.sample_results import a_small_result
 

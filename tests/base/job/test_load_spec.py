@@ -13,6 +13,7 @@ from modeldyno.base.job.load_spec import (
     Load,
     format_sequence,
     parse_rate,
+    parse_rates,
     parse_sequence,
     pause_after,
 )
@@ -22,24 +23,40 @@ THINKING = ThinkTime(low=2.0, high=2.0)
 
 
 @pytest.mark.parametrize(
-    ("text", "rate", "kind", "burst"),
+    ("text", "rate", "kind", "more"),
     [
-        ("100", 100, "constant", 1),
-        ("2000/s:poisson", 2000, "poisson", 1),
-        ("12.5:burst=8", 12.5, "burst", 8),
-        ("1e3", 1000, "constant", 1),
-        ("5/s:sequences", 5, "sequences", 1),
+        ("100", 100, "constant", {}),
+        ("2000/s:poisson", 2000, "poisson", {}),
+        ("12.5:burst=8", 12.5, "burst", {"burst": 8}),
+        ("20:gamma=0.5", 20, "gamma", {"burstiness": 0.5}),
+        ("1e3", 1000, "constant", {}),
+        ("5/s:sequences", 5, "sequences", {}),
     ],
 )
-def test_a_rate_is_read(text: str, rate: float, kind: str, burst: int) -> None:
-    """A rate may say how its requests arrive."""
-    assert parse_rate(text) == (rate, Arrivals(kind), burst)
+def test_a_rate_is_read(text: str, rate: float, kind: str, more: dict[str, float]) -> None:
+    """A rate may say how its requests arrive; it is fields of a Load."""
+    assert parse_rate(text) == {"rate": rate, "arrivals": Arrivals(kind), **more}
+
+
+def test_several_rates_are_read_with_the_arrivals_of_all() -> None:
+    """A single one is as it was."""
+    assert parse_rates("10,20.5,40:gamma=0.5") == ("10:gamma=0.5", "20.5:gamma=0.5", "40:gamma=0.5")
+    assert parse_rates("10") == ("10",)
+
+
+@pytest.mark.parametrize("text", ["20,10", "10,10", ",".join(map(str, range(1, 66)))])
+def test_rates_that_do_not_rise_are_refused(text: str) -> None:
+    """As are very many."""
+    with pytest.raises(RequestError, match="is not up to 64 rising rates, such as 10,20,40:poisson"):
+        parse_rates(text)
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("fast", "`rate` 'fast' is not a rate; write 100, 100:poisson, 100:burst=8 or 5:sequences."),
+        ("fast", "`rate` 'fast' is not a rate; write 100, 100:poisson, 100:burst=8, 100:gamma=0.5 or 5:"),
+        ("5:burst=1.5", "'5:burst=1.5' is not a rate"),
+        ("5:poisson=2", "'5:poisson=2' is not a rate"),
         ("5:poison", "did you mean 'poisson'"),
         ("5:closed", "kind of arrivals 'closed'"),
     ],
@@ -59,6 +76,10 @@ def test_what_is_no_rate_is_refused(text: str, message: str) -> None:
         ({"arrivals": Arrivals.CONSTANT, "rate": 0.0}, "rate of a load is 0.0, not positive"),
         ({"timeout": float("inf")}, "timeout of a load is inf"),
         ({"concurrency": 0}, "at least 1 as its concurrency, not 0"),
+        ({"arrivals": Arrivals.GAMMA, "rate": 5.0, "burstiness": 0.0}, "burstiness of a load is 0.0, not"),
+        ({"speed": 2.0}, "`replay_speed` and `replay_window` are of a trace"),
+        ({"window": 2.0}, "are of a trace, which is given with `replay`"),
+        ({"arrivals": Arrivals.TRACE, "trace": "t", "speed": 0.0}, "speed of a load is 0.0, not positive"),
         ({"drivers": 0}, "at least 1 as its drivers, not 0"),
         ({"retries": -1}, "can be negative"),
         ({"ramp": float("nan")}, "can be negative"),
@@ -97,6 +118,12 @@ def test_a_load_that_cannot_be_is_refused(fields: dict[str, Any], message: str) 
         (Load(arrivals=Arrivals.POISSON, rate=250), "250/s poisson", None),
         (Load(arrivals=Arrivals.CONSTANT, rate=2.5, concurrency=4), "2.5/s constant, at most 4 at once", 4),
         (Load(arrivals=Arrivals.BURST, rate=80, burst=16), "80/s in bursts of 16", None),
+        (
+            Load(arrivals=Arrivals.TRACE, trace="t.csv", speed=2.5, window=600),
+            "trace t.csv, its first 600 s, 2.5 times as fast",
+            None,
+        ),
+        (Load(arrivals=Arrivals.GAMMA, rate=8, burstiness=0.5), "8/s gamma of burstiness 0.5", None),
         (Load(arrivals=Arrivals.TRACE, trace="t.jsonl"), "trace t.jsonl", None),
         (Load(arrivals=Arrivals.SEQUENCES, rate=5, sequence=(2, 3)), "5 sequences/s of 2..3", None),
     ],

@@ -27,7 +27,16 @@ def written(folder: Path, *lines: Any) -> Path:
 
 
 @pytest.mark.parametrize(
-    "line", ["hello", {"prompt": "hello"}, {"text": "hello"}, {"input": "hello", "id": 4}]
+    "line",
+    [
+        "hello",
+        {"prompt": "hello"},
+        {"text": "hello"},
+        {"input": "hello", "id": 4},
+        {"text_input": "hello"},
+        {"question": "hello"},
+        {"prompt": "hello", "prompt_tokens_count": 1},
+    ],
 )
 def test_a_text_alone_is_sent_unchanged(tmp_path: Path, line: Any) -> None:
     """Whatever its field is called."""
@@ -38,7 +47,15 @@ def test_a_text_alone_is_sent_unchanged(tmp_path: Path, line: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["max_tokens", "max_completion_tokens", "output_length", "output_tokens", "output_tokens_count"]
+    "name",
+    [
+        "max_tokens",
+        "max_completion_tokens",
+        "output_length",
+        "output_tokens",
+        "output_tokens_count",
+        "expected_output_len",
+    ],
 )
 def test_a_number_of_tokens_is_that_of_its_request(tmp_path: Path, name: str) -> None:
     """By the names that tools have for it."""
@@ -57,6 +74,34 @@ def test_messages_and_settings_go_with_the_request(tmp_path: Path) -> None:
         assert read.unused == ()
         (request,) = map(read_request, read.texts)
         assert request == {"messages": CHAT, "temperature": 0.5, "max_tokens": 6}
+
+
+def test_a_row_of_a_csv_is_a_request(tmp_path: Path) -> None:
+    """Its header names the fields; numbers are numbers, texts stay texts, and empty settings are none."""
+    path = tmp_path / "prompts.csv"
+    path.write_text(
+        "\ufeffprompt,output_tokens_count,temperature,stop,user_id\n"
+        '"12, and ""more""",9,0.5,END,7\n"two\nlines",,,,\n',
+        "utf-8",
+    )
+    read = read_text_requests(path, "prompt", 9)
+
+    assert read is not None
+    assert [*map(read_request, read.texts)] == [
+        {"prompt": '12, and "more"', "max_tokens": 9, "temperature": 0.5, "stop": "END"},
+        {"prompt": "two\nlines"},
+    ]
+    assert read.unused == ("user_id",)
+
+
+def test_a_csv_without_a_text_is_another_file(tmp_path: Path) -> None:
+    """And one that cannot be read is refused."""
+    path = tmp_path / "lines.csv"
+    path.write_text("some words,\nand others\n")
+    assert read_text_requests(path, "prompt", 9) is None
+    path.write_bytes(b"prompt\n\xff\n")
+    with pytest.raises(RequestError, match="cannot be read as a CSV"):
+        read_text_requests(path, "prompt", 9)
 
 
 def test_fields_that_are_not_sent_are_named(tmp_path: Path) -> None:

@@ -94,6 +94,11 @@ def test_a_study_is_read_back() -> None:
     ("load", "text"), [
         (Load(concurrency=8, requests=500), "load:\n  concurrency: 8\n  requests: 500\n"),
         (Load(arrivals=Arrivals.POISSON, rate=100.0), "load:\n  rate: 100:poisson\n"),
+        (Load(arrivals=Arrivals.TRACE, trace="/t.csv", drivers=2), "load:\n  replay: /t.csv\n  drivers: 2\n"),
+        (
+            Load(arrivals=Arrivals.TRACE, trace="/t.csv", speed=2, window=600),
+            "load:\n  replay: /t.csv\n  replay_speed: 2\n  replay_window: 600s\n",
+        ),
     ],
 )  # fmt: skip
 def test_the_load_of_a_study_is_in_its_file(load: Load, text: str) -> None:

@@ -83,7 +83,9 @@ def test_a_profile_is_asked_for_again(plan: Plan) -> None:
         Load(concurrency=8, duration=30.0, drivers=2),
         Load(arrivals=Arrivals.POISSON, rate=100.0, requests=500, ramp=5.0, timeout=10.0, retries=1),
         Load(arrivals=Arrivals.BURST, rate=50.0, burst=8),
+        Load(arrivals=Arrivals.GAMMA, rate=50.0, burstiness=0.5),
         Load(arrivals=Arrivals.TRACE, trace="due.txt"),
+        Load(arrivals=Arrivals.TRACE, trace="due.txt", speed=2.5, window=600.0),
     ], ids=str,
 )  # fmt: skip
 def test_a_load_is_put_again(load_: Load) -> None:
@@ -93,9 +95,11 @@ def test_a_load_is_put_again(load_: Load) -> None:
     )
 
     assert parameters["concurrency"] == (str(load_.slots) if load_.closed else None)
-    kind = {Arrivals.POISSON: ":poisson", Arrivals.BURST: f":burst={load_.burst}"}.get(load_.arrivals, "")
+    kinds = {Arrivals.POISSON: ":poisson", Arrivals.BURST: ":burst=8", Arrivals.GAMMA: ":gamma=0.5"}
+    kind = kinds.get(load_.arrivals, "")
     assert parameters["rate"] == (f"{load_.rate:g}{kind}" if load_.rate else None)
     assert parameters["replay"] == load_.trace
+    assert (parameters["replay_speed"] or 1, parameters["replay_window"]) == (load_.speed, load_.window)
     assert (parameters["duration"], parameters["requests"], parameters["ramp"]) == (
         load_.duration,
         load_.requests,

@@ -97,6 +97,23 @@ def test_several_loads_are_a_curve(url: str) -> None:
 
 
 @pytest.mark.slow
+def test_several_rates_are_a_curve(url: str) -> None:
+    """Of an open loop, each with the arrivals of all; what it lacks of the rates is measured later."""
+    curve = modeldyno.load_curve(
+        url, rate="40.5,80:gamma=0.5", concurrency="8", inputs="x=1x4", plan=PLAN, store=False, progress=False
+    )
+    assert curve.knob == "rate"
+    assert [rung.load for rung in curve.rungs] == [40.5, 80]
+    assert str(curve.job.load) == "40.5/s gamma of burstiness 0.5, at most 8 at once"  # type: ignore[union-attr]
+    assert modeldyno.load_curve(
+        url, rate=[40.5], inputs="x=1x4", plan=PLAN, store=False, progress=False
+    ).loads == (40.5,)
+    with pytest.raises(RequestError, match="are rates; measure other ones anew, with rate"):
+        modeldyno.load_curve(resume=curve, concurrency="1,2")
+    with pytest.raises(RequestError, match="Several rates and several values of concurrency"):
+        modeldyno.load_curve(url, rate="1,2", concurrency="1,2")
+
+
 def test_the_largest_load_is_found(url: str) -> None:
     """The answer is a document; a search needs a bound."""
     capacity = modeldyno.find_load(

@@ -59,6 +59,17 @@ def test_the_same_is_asked_for_as_an_input(url: str, tokenizer: Path) -> None:
     assert result.inputs[0].source == "tokens:20..30/4"
 
 
+def test_lengths_of_a_file_are_sent_in_pairs(url: str, tokenizer: Path, tmp_path: Path) -> None:
+    """And the result says from which file they are."""
+    (tmp_path / "pairs.csv").write_text("prompt_tokens,output_tokens\n37,5\n")
+    lengths = {"prompt_tokens": f"@{tmp_path / 'pairs.csv'}", "tokenizer": str(tokenizer)}
+    result = modeldyno.load(url, **lengths, **FAST)  # type: ignore[arg-type]
+
+    assert result["prompt_tokens"] == 37
+    assert not any(doubt.code == "fewer-tokens" for doubt in result.doubts)
+    assert "pairs.csv, for answers of the lengths beside them" in " ".join(str(result).split())
+
+
 def test_another_count_of_the_server_is_a_doubt(url: str, tmp_path: Path) -> None:
     """Its tokenizer is another one: the words of this one have several pieces."""
     file = a_tokenizer("bytes", tmp_path)
@@ -139,3 +150,33 @@ def test_a_length_that_is_none_is_refused_before_anything_is_opened(backend: str
     """As any other setting of a backend is."""
     with pytest.raises(RequestError, match="The knob output_tokens 'x' is no number of tokens"):
         plugins.backend(backend).check({"output_tokens": "x"})
+
+
+@pytest.mark.parametrize(("shared", "batch"), [(0, 1), (240, 1), (432, 1), (240, 2)])
+def test_prompts_that_begin_alike_are_cached_as_far_as_asked_for(
+    tokenizer: Path, shared: int, batch: int
+) -> None:
+    """Within two percent, which is no doubt then; a request may have several prompts."""
+    file = str(tokenizer / "tokenizer.json")
+    sent = {"prompt_tokens": 480, "shared_prefix": shared, "output_tokens": 2, "tokenizer": file}
+    more = {"requests": 30} | ({} if batch == 1 else {"batch_size": batch})
+    with serve_in_subprocess("--pace", "0.002", "--prefix-cache", "--tokenizer", file) as server:
+        result = modeldyno.load(f"http://127.0.0.1:{server.port}/v1", **FAST | sent | more)  # type: ignore[arg-type]
+
+    assert result["prompt_tokens"] == 480 * batch
+    assert result["cached_prompt_share"] == pytest.approx(shared / 480, abs=0.02)
+    assert not any(doubt.code == "cached-prompts" for doubt in result.doubts)
+    assert (f"of which the first {shared} are the same in all" in " ".join(str(result).split())) == (
+        shared > 0
+    )
+
+
+def test_more_in_the_cache_than_was_to_be_alike_is_told(tokenizer: Path) -> None:
+    """The same seed sends the same prompts, which the server has as a whole."""
+    sent = {"prompt_tokens": 64, "shared_prefix": 32, "output_tokens": 2, "tokenizer": str(tokenizer)}
+    with serve_in_subprocess("--pace", "0.02", "--prefix-cache") as server:
+        url = f"http://127.0.0.1:{server.port}/v1"
+        _, again = (modeldyno.load(url, **sent, **FAST) for _ in range(2))  # type: ignore[arg-type]
+
+    (doubt,) = (doubt for doubt in again.doubts if doubt.code == "cached-prompts")
+    assert "instead of the 50% with which they were to begin alike" in doubt.seen

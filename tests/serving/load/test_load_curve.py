@@ -23,6 +23,7 @@ from modeldyno.serving.load.load_curve import (
     doubling_loads,
     ends_at_plateau,
     parse_ladder,
+    single_concurrency,
     worth_climbing,
 )
 from modeldyno.testing.sample_results import a_small_result
@@ -284,3 +285,10 @@ def test_a_bound_of_a_ladder_is_judged_by_all_loads(
 def test_a_ladder_without_bounds_holds() -> None:
     """Nothing was asked of it."""
     assert LoadCurve(knob="concurrency", rungs=()).verdict is Verdict.HELD
+
+
+def test_beside_rates_there_is_one_concurrency() -> None:
+    """The most requests in flight; several would be another curve."""
+    assert single_concurrency("8") == 8
+    with pytest.raises(RequestError, match="Several rates and several values of `concurrency` exclude"):
+        single_concurrency("1,2")

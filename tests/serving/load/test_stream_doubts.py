@@ -99,15 +99,26 @@ def test_texts_that_end_by_themselves_are_told_with_how_to_go_on() -> None:
 
 def test_prompts_of_a_cache_are_told() -> None:
     """By what answers say of it; below a percent it is no doubt, and of silent servers nothing is known."""
-    share, doubt = cached_prompts([(40, 100), (0, 100), (-1, 100), (9, -1)])
+    share, doubt = cached_prompts([(40, 100), (0, 100), (-1, 100), (9, -1)], [0] * 4)
     assert isinstance(share, Measurement)
     assert (share.metric, share.value) == ("cached_prompt_share", 0.2)
     assert isinstance(doubt, Doubt)
     assert doubt.code == "cached-prompts"
     assert "20% of the prompts' tokens from earlier requests, as 2 answers say" in doubt.seen
-    (little,) = cached_prompts([(1, 1000)])
+    (little,) = cached_prompts([(1, 1000)], [0])
     assert isinstance(little, Measurement)
     assert list(cached_prompts([(-1, 5)])) == []
     (of_chats,) = cached_prompts([(40, 100)], first_turns=True)
     assert isinstance(of_chats, Doubt)
     assert "40% of the first prompts' tokens" in of_chats.seen
+
+
+def test_prompts_that_were_to_begin_alike_may_come_from_a_cache() -> None:
+    """Up to as many tokens as were to be the same; more is a doubt, which says both shares."""
+    (share,) = cached_prompts([(48, 100), (50, 100), (-1, 100)], [50, 50, 50])
+    assert isinstance(share, Measurement)
+    assert share.value == 0.49
+    _, doubt = cached_prompts([(48, 100), (90, 100)], [50, 50])
+    assert isinstance(doubt, Doubt)
+    assert "69% of the prompts' tokens from earlier requests instead of the 50% with which they" in doubt.seen
+    assert not list(cached_prompts([(48, 100)], [50], first_turns=True))

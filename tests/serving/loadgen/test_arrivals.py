@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from modeldyno.base.errors import RequestError
 from modeldyno.base.job.load_spec import Arrivals, Load
-from modeldyno.serving.loadgen.arrivals import LoadShare, due_times, read_trace, unused_trace_fields
+from modeldyno.serving.loadgen.arrivals import LoadShare, due_times
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,17 +43,30 @@ def test_poisson_arrivals_have_the_mean_and_the_spread_of_an_exponential() -> No
     assert deviation == pytest.approx(0.001, rel=0.05)
 
 
+@pytest.mark.parametrize("burstiness", [0.25, 1.0, 4.0])
+def test_gamma_arrivals_have_the_mean_of_the_rate_and_the_spread_of_their_burstiness(
+    burstiness: float,
+) -> None:
+    """The coefficient of variation of the gaps is 1 over the root of the burstiness."""
+    times = first(40_001, paced(Arrivals.GAMMA, 1000, burstiness=burstiness), seed=3)
+    gaps = [(after - before) / SECOND for before, after in pairwise(times)]
+    mean = sum(gaps) / len(gaps)
+    deviation = (sum((gap - mean) ** 2 for gap in gaps) / len(gaps)) ** 0.5
+    assert mean == pytest.approx(0.001, rel=0.03)
+    assert deviation / mean == pytest.approx(burstiness**-0.5, rel=0.05)
+
+
 def test_poisson_arrivals_of_a_seed_are_the_same_again() -> None:
     """A seed tells the times, another one others."""
     load = paced(Arrivals.POISSON, 10)
     assert first(9, load, seed=1) == first(9, load, seed=1) != first(9, load, seed=2)
 
 
-@pytest.mark.parametrize("kind", [Arrivals.CONSTANT, Arrivals.BURST])
+@pytest.mark.parametrize("kind", [Arrivals.CONSTANT, Arrivals.BURST, Arrivals.GAMMA])
 @pytest.mark.parametrize("drivers", [2, 3])
 def test_the_shares_of_several_drivers_make_up_the_whole(kind: Arrivals, drivers: int) -> None:
     """Merged, the times of all drivers are those of one."""
-    load = paced(kind, 50, burst=4, ramp=0.5)
+    load = paced(kind, 50, burst=4, burstiness=0.5, ramp=0.5)
     parts = [time for index in range(drivers) for time in first(40, load, LoadShare(index=index, of=drivers))]
     assert sorted(parts) == first(40 * drivers, load)
 
@@ -93,53 +105,17 @@ def test_an_amount_is_shared_out_without_a_rest(amount: int, of: int) -> None:
     assert max(parts) - min(parts) <= 1
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["5.5\n5.0\n\n5.25\n", '{"timestamp": 250, "input_length": 3}\n{"timestamp": 0}\n{"timestamp": 500.0}\n'],
-)
-def test_a_trace_is_read_as_seconds_or_as_milliseconds(text: str, tmp_path: Path) -> None:
-    """Its times are sorted, and count from the first of them."""
-    (tmp_path / "trace").write_text(text)
-    path = str(tmp_path / "trace")
-    assert list(read_trace(path)) == [0, SECOND // 4, SECOND // 2]
-    load = Load(arrivals=Arrivals.TRACE, trace=path)
+def test_a_trace_is_shared_out_request_by_request(tmp_path: Path) -> None:
+    """Each driver takes every other time, in order."""
+    (tmp_path / "trace").write_text("5.5\n5.0\n\n5.25\n")
+    load = Load(arrivals=Arrivals.TRACE, trace=str(tmp_path / "trace"))
     assert first(9, load, LoadShare(index=0, of=2)) == [0, SECOND // 2]
+    assert first(9, load, LoadShare(index=1, of=2)) == [SECOND // 4]
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("0.5\nsoon\n", "Line 2 of the trace"),
-        ("nan\n", "Line 1"),
-        ('{"time": 3}\n', "Line 1"),
-        ('{"timestamp": null}\n', "Line 1"),
-        ("{broken\n", "Line 1"),
-        ("\n", "has no times"),
-        (None, "Cannot read the trace"),
-        (b"\xff\xfe", "it is not text"),
-    ],
-)
-def test_a_trace_that_cannot_be_read_is_refused_in_a_sentence(
-    text: str | bytes | None, message: str, tmp_path: Path
-) -> None:
-    """The sentence names the file, and the line where there is one."""
-    path = tmp_path / "trace"
-    if text is not None:
-        path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    with pytest.raises(RequestError, match=message) as refusal:
-        read_trace(str(path))
-    assert str(path) in str(refusal.value)
-    assert "\n" not in str(refusal.value)
-
-
-def test_what_a_trace_tells_beside_its_times_is_known(tmp_path: Path) -> None:
-    """By its first line: lengths of prompts and answers, which nothing is made of."""
-    path = tmp_path / "trace"
-    path.write_text('\n{"timestamp": 0, "output_length": 4, "input_length": 3}\n')
-    assert unused_trace_fields(str(path)) == ("input_length", "output_length")
-    path.write_text('{"timestamp": 0}\n')
-    assert unused_trace_fields(str(path)) == ()
-    path.write_text("0.5\n")
-    assert unused_trace_fields(str(path)) == ()
-    with pytest.raises(RequestError, match="Cannot read the trace"):
-        unused_trace_fields(str(tmp_path))
+def test_a_trace_is_replayed_faster_and_in_part(tmp_path: Path) -> None:
+    """The window is of the trace as it was recorded."""
+    (tmp_path / "trace").write_text("0\n1\n2\n3\n")
+    load = Load(arrivals=Arrivals.TRACE, trace=str(tmp_path / "trace"), speed=4.0, window=3.0)
+    assert first(9, load) == [0, SECOND // 4, SECOND // 2]
+    assert first(9, load, LoadShare(index=1, of=2)) == [SECOND // 4]

@@ -6,7 +6,8 @@ import math
 import re
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 from modeldyno.base.errors import RequestError, UnknownName
 from modeldyno.base.job.cancellation import Cancellation
@@ -32,13 +33,15 @@ class Arrivals(StrEnum):
     """At random (a Poisson process) with a mean rate."""
     BURST = "burst"
     """Several at once, the bursts at equal intervals."""
+    GAMMA = "gamma"
+    """At random with a mean rate and a burstiness: the gaps have a gamma distribution."""
     SEQUENCES = "sequences"
     """Sequences begin at random (a Poisson process); each sends its requests one after the other."""
     TRACE = "trace"
     """At the times in a file."""
 
 
-OPEN_LOOP = (Arrivals.CONSTANT, Arrivals.POISSON, Arrivals.BURST, Arrivals.SEQUENCES)
+OPEN_LOOP = (Arrivals.CONSTANT, Arrivals.POISSON, Arrivals.BURST, Arrivals.GAMMA, Arrivals.SEQUENCES)
 """Arrivals at a rate."""
 
 
@@ -54,8 +57,14 @@ class Load:
     """Mean rate at which requests are due, or sequences begin; None in a closed loop or for a trace."""
     burst: int = 1
     """Requests in a burst."""
+    burstiness: float = 1.0
+    """Shape of the gamma distribution of the gaps: 1 is a Poisson process, below it comes more at once."""
     trace: str | None = None
-    """File of due times: one number of seconds per line, or JSON lines with ``timestamp`` (milliseconds)."""
+    """File of due times, as `engine.data.trace_file` reads it; perhaps with lengths of requests."""
+    speed: float = 1.0
+    """How many times as fast as it was recorded a trace is replayed."""
+    window: float | None = None
+    """Seconds of a trace that are replayed, as they were recorded; None: all."""
     requests: int | None = None
     """Requests to measure after the warm-up, failed ones included; None: as many as the time allows."""
     duration: float | None = None
@@ -129,8 +138,12 @@ class Load:
             return f"{self.rate:,g} sequences/s of {length}{_thinking(self)}{limit}"
         limit += _in_sequences(self)
         if self.arrivals is Arrivals.TRACE:
-            return f"trace {self.trace}{limit}"
+            speed = f", {self.speed:g} times as fast" if self.speed != 1 else ""
+            window = "" if self.window is None else f", its first {self.window:g} s"
+            return f"trace {self.trace}{window}{speed}{limit}"
         several = f" in bursts of {self.burst}" if self.arrivals is Arrivals.BURST else f" {self.arrivals}"
+        if self.arrivals is Arrivals.GAMMA:
+            several += f" of burstiness {self.burstiness:g}"
         return f"{self.rate:,g}/s{several}{limit}"
 
 
@@ -159,6 +172,7 @@ def _contradictions(load: Load) -> tuple[tuple[bool, str], ...]:
     positive = {
         "rate": load.rate, "duration": load.duration, "timeout": load.timeout, "within": load.within,
         **load.also_within,
+        "burstiness": load.burstiness, "speed": load.speed, "window": load.window,
     }  # fmt: skip
     counted = {
         "concurrency": load.concurrency, "requests": load.requests, "burst": load.burst,
@@ -168,6 +182,10 @@ def _contradictions(load: Load) -> tuple[tuple[bool, str], ...]:
         (paced and load.rate is None, f"{load.arrivals} arrivals need a rate, such as `rate=100`"),
         (load.closed and load.rate is not None, "A closed loop has no rate: its server sets the pace"),
         (load.arrivals is Arrivals.TRACE and not load.trace, "Arrivals from a trace need its file"),
+        (
+            load.arrivals is not Arrivals.TRACE and (load.speed != 1 or load.window is not None),
+            "`replay_speed` and `replay_window` are of a trace, which is given with `replay`",
+        ),
         *(
             (value is not None and not 0 < value < math.inf, f"The {name} of a load is {value}, not positive")
             for name, value in positive.items()
@@ -238,21 +256,55 @@ def parse_sequence(value: object) -> tuple[int, int] | None:
 _STREAMS = "data"
 BY_DATA = (0, 0)
 """Length of sequences that is that of the streams of the input data."""
-_RATE = re.compile(r"(?P<rate>\d+(?:\.\d+)?(?:e\d+)?)(?:/s)?(?::(?P<kind>[a-z]+)(?:=(?P<burst>\d+))?)?")
+_RATE = re.compile(
+    r"(?P<rate>\d+(?:\.\d+)?(?:e\d+)?)(?:/s)?(?::(?P<kind>[a-z]+)(?:=(?P<shape>\d+(?:\.\d+)?))?)?"
+)
+_MOST_RATES = 64
+"""Most rates that are measured one after the other."""
 
 
-def parse_rate(text: str) -> tuple[float, Arrivals, int]:
-    """Read ``100``, ``100/s:poisson``, ``100:burst=8`` or ``5:sequences``: rate, arrivals, size of a burst.
+def parse_rate(text: str) -> dict[str, Any]:
+    """Read ``100``, ``100/s:poisson``, ``9:burst=8``, ``9:gamma=0.5``, ``5:sequences``: fields of a Load.
 
     Raises:
         RequestError: it is none of these.
     """
     match = _RATE.fullmatch(text.strip())
     if match is None:
-        raise RequestError(
-            f"`rate` '{text}' is not a rate; write 100, 100:poisson, 100:burst=8 or 5:sequences."
-        )
-    kind = match["kind"] or Arrivals.CONSTANT
+        raise _no_rate(text)
+    kind, shape = match["kind"] or Arrivals.CONSTANT, match["shape"]
     if kind not in OPEN_LOOP:
         raise UnknownName.among("kind of arrivals", kind, OPEN_LOOP)
-    return float(match["rate"]), Arrivals(kind), int(match["burst"] or 1)
+    fields: dict[str, Any] = {"rate": float(match["rate"]), "arrivals": Arrivals(kind)}
+    if shape is None:
+        return fields
+    if kind == Arrivals.GAMMA:
+        return fields | {"burstiness": float(shape)}
+    if kind == Arrivals.BURST and shape.isdecimal():
+        return fields | {"burst": int(shape)}
+    raise _no_rate(text)
+
+
+def _no_rate(text: str) -> RequestError:
+    return RequestError(
+        f"`rate` '{text}' is not a rate; write 100, 100:poisson, 100:burst=8, 100:gamma=0.5 or 5:sequences."
+    )
+
+
+def parse_rates(text: str) -> tuple[str, ...]:
+    """Read rising rates that are measured one after the other: ``10,20,40`` or ``10,20:gamma=0.5``.
+
+    Returns:
+        Each as `parse_rate` reads it; a single rate as it is.
+
+    Raises:
+        RequestError: one is no rate, they do not rise, or there are too many.
+    """
+    numbers, colon, kind = text.partition(":")
+    texts = tuple(f"{number}{colon}{kind}" for number in numbers.split(","))
+    rates = [parse_rate(each)["rate"] for each in texts]
+    if len(rates) > _MOST_RATES or any(after <= before for before, after in pairwise(rates)):
+        raise RequestError(
+            f"`rate` '{text}' is not up to {_MOST_RATES} rising rates, such as 10,20,40:poisson."
+        )
+    return texts

@@ -1,7 +1,8 @@
 """How many tokens prompts have and answers shall have: ``512``, ``512~64``, ``256..1024``, ``512~x1.5``.
 
 ``tokens:512~64/128`` is the source of an input whose texts have so many tokens, drawn for each, and whose
-answers shall have 128.
+answers shall have 128; in ``tokens:512/128,shared=256`` the first 256 tokens are the same in all texts.
+``@pairs.csv`` are lengths of prompts and answers of a file, drawn together.
 """
 
 from __future__ import annotations
@@ -22,7 +23,11 @@ if TYPE_CHECKING:
     from modeldyno.base.job.knob import KnobValue
 
 SCHEME = "tokens:"
+TRACE_SCHEME = "trace:"
+"""Of the source of prompts that have the lengths of a trace, and begin alike where those did."""
+_WINDOW = ",window="
 PROMPT_TOKENS, OUTPUT_TOKENS, TOKENIZER = "prompt_tokens", "output_tokens", "tokenizer"
+SHARED_PREFIX = "shared_prefix"
 """Knobs of a language model's requests."""
 MOST_TOKENS = 10_000_000
 """Most tokens of a prompt or of an answer."""
@@ -82,11 +87,32 @@ class PromptLengths:
     """None: each has WORDS_OF_A_PROMPT words."""
     output: Lengths | None = None
     """None: all ask for the same number, the knob `max_tokens`."""
+    shared: int = 0
+    """First tokens of a prompt that are the same in all of them; they are counted among its own."""
+    pairs: str = ""
+    """File of lengths of prompts and answers to draw from, in place of `prompt` and `output`; empty: none."""
+
+    def __post_init__(self) -> None:
+        """Refuse lengths of answers beside those of a file, and a shared beginning without a length."""
+        if self.pairs and self.output is not None:
+            raise RequestError(
+                f"{PROMPT_TOKENS}={_FILE}{self.pairs} draws the lengths of answers, too; "
+                f"leave out {OUTPUT_TOKENS}."
+            )
+        if self.shared and self.prompt is None and not self.pairs:
+            raise RequestError(
+                f"{SHARED_PREFIX}={self.shared} are the first tokens of prompts, whose length is not given; "
+                f"set {PROMPT_TOKENS}, too."
+            )
 
     def __str__(self) -> str:
         """Write it as a source."""
+        prompt = f"{_FILE}{self.pairs}" if self.pairs else self.prompt or ""
         output = "" if self.output is None else f"/{self.output}"
-        return f"{SCHEME}{self.prompt or ''}{output}"
+        return f"{SCHEME}{prompt}{output}{f'{_SHARED}{self.shared}' if self.shared else ''}"
+
+
+_SHARED, _FILE = ",shared=", "@"
 
 
 def parse_lengths(text: str, where: str) -> Lengths:
@@ -113,19 +139,53 @@ def parse_lengths(text: str, where: str) -> Lengths:
     return Lengths(low=low, high=high, spread=float(match["spread"] or 0), factor=factor)
 
 
+def format_trace_source(path: str, window: float | None) -> str:
+    """Return the source of the prompts of a trace, or of its first seconds."""
+    return f"{TRACE_SCHEME}{path}{'' if window is None else f'{_WINDOW}{window:g}'}"
+
+
+def parse_trace_source(source: str) -> tuple[str, float | None]:
+    """Read the file of a source, and the seconds of the trace that are used: ``trace:t.jsonl,window=600``.
+
+    Raises:
+        RequestError: the window is no number of seconds.
+    """
+    path, _, window = source.removeprefix(TRACE_SCHEME).partition(_WINDOW)
+    if window and not re.fullmatch(_NUMBER, window):
+        raise RequestError(f"The window '{window}' of a trace is no number of seconds; write 600.")
+    return path, float(window) if window else None
+
+
 def parse_prompt_lengths(source: str) -> PromptLengths:
-    """Read a source: ``tokens:512``, ``tokens:512/128`` or ``tokens:/128``.
+    """Read a source: ``tokens:512``, ``tokens:512/128``, ``tokens:/128`` or ``tokens:512,shared=256``.
 
     Raises:
         RequestError: a part is no distribution of lengths, or there is none.
     """
-    prompt, _, output = source.removeprefix(SCHEME).partition("/")
+    lengths, _, shared_text = source.removeprefix(SCHEME).partition(_SHARED)
+    shared = _parse_shared(shared_text) if shared_text else 0
+    if lengths.startswith(_FILE):
+        return PromptLengths(pairs=_parse_file(lengths), shared=shared)
+    prompt, _, output = lengths.partition("/")
     if not (prompt or output):
         raise RequestError(f"`inputs` '{source}' names no length; write tokens:512, or tokens:512/128.")
     return PromptLengths(
         prompt=parse_lengths(prompt, "The prompt's length") if prompt else None,
         output=parse_lengths(output, "The answer's length") if output else None,
+        shared=shared,
     )
+
+
+def _parse_file(text: str) -> str:
+    if text == _FILE:
+        raise RequestError(f"{PROMPT_TOKENS} '{text}' names no file of lengths; write {_FILE}pairs.csv.")
+    return text.removeprefix(_FILE)
+
+
+def _parse_shared(text: str) -> int:
+    if not text.isdecimal() or int(text) > MOST_TOKENS:
+        raise RequestError(f"{SHARED_PREFIX} '{text}' is no number of tokens; write 256.")
+    return int(text)
 
 
 def lengths_of_knobs(config: Mapping[str, KnobValue]) -> PromptLengths | None:
@@ -134,8 +194,13 @@ def lengths_of_knobs(config: Mapping[str, KnobValue]) -> PromptLengths | None:
     Raises:
         RequestError: a knob is no distribution of lengths.
     """
+    written = str(config.get(PROMPT_TOKENS, ""))
+    pairs = _parse_file(written) if written.startswith(_FILE) else ""
     prompt, output = (
-        parse_lengths(str(config[name]), f"The knob {name}") if name in config else None
-        for name in (PROMPT_TOKENS, OUTPUT_TOKENS)
+        parse_lengths(str(config[name]), f"The knob {name}") if name in config and not ours else None
+        for name, ours in ((PROMPT_TOKENS, pairs), (OUTPUT_TOKENS, ""))
     )
-    return None if prompt is None and output is None else PromptLengths(prompt=prompt, output=output)
+    shared = _parse_shared(str(config.get(SHARED_PREFIX, 0)))
+    if prompt is None and output is None and not shared and not pairs:
+        return None
+    return PromptLengths(prompt=prompt, output=output, shared=shared, pairs=pairs)

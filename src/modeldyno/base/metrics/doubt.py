@@ -154,7 +154,7 @@ INCIDENTAL: dict[str, str] = {
     "not-in-pieces": "A streamed answer came whole, or its pieces have no text: no token has a time.",
     "no-token-counts": "The server did not count the tokens of its answers: their rate is not known.",
     "fewer-tokens": "The answers have fewer tokens than were asked for.",
-    "trace-reduced": "The trace has more about its requests than when they were due, which was not used.",
+    "trace-reduced": "Not all that the trace has about its requests was used, or not all of them were sent.",
 }
 """A figure beside the main ones is rough or lacking, or something is good to know."""
 CODES = {**DISCREDITING, **DISTURBING, **INCIDENTAL}

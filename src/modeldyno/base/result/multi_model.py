@@ -88,8 +88,8 @@ class CoHostedModelSpec:
             raise RequestError("A trace is for one model alone, because it ends by itself; drop `beside`.")
         usual = replace(first, requests=None, drivers=1)
         if self.rate is not None:
-            rate, arrivals, burst = parse_rate(self.rate)
-            return replace(usual, rate=rate, arrivals=arrivals, burst=burst, concurrency=self.concurrency)
+            even = {"burst": 1, "burstiness": 1.0}
+            return replace(usual, **even | parse_rate(self.rate), concurrency=self.concurrency)
         if self.concurrency is not None:
             closed = Arrivals.CLOSED
             return replace(usual, arrivals=closed, rate=None, burst=1, concurrency=self.concurrency)

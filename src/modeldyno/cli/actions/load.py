@@ -14,7 +14,7 @@ import click
 from click.core import ParameterSource
 
 from modeldyno.base.errors import RequestError
-from modeldyno.base.job.load_spec import Arrivals, Load, parse_rate
+from modeldyno.base.job.load_spec import Arrivals, Load, parse_rate, parse_rates
 from modeldyno.base.job.probe_options import ProbeOptions
 from modeldyno.base.kinds import kind_of
 from modeldyno.base.metrics.constraints import Verdict
@@ -32,9 +32,9 @@ from modeldyno.profiling import request
 from modeldyno.profiling.resolve_model import resolve_model
 from modeldyno.profiling.run import BROKEN, FAILED, INTERRUPTED, OK, UNDECIDED, run_request
 from modeldyno.serving.load.capacity import Capacity
-from modeldyno.serving.load.capacity_steps import SearchEnd
+from modeldyno.serving.load.capacity_steps import RATE, SearchEnd
 from modeldyno.serving.load.endpoint_url import parse_headers
-from modeldyno.serving.load.load_curve import LoadCurve, ends_at_plateau, parse_ladder
+from modeldyno.serving.load.load_curve import LoadCurve, ends_at_plateau, parse_ladder, single_concurrency
 from modeldyno.serving.load.series_steps import missing_loads, next_load
 from modeldyno.serving.loadtest import series as loads
 from modeldyno.serving.loadtest.live_loads import show_loads
@@ -42,7 +42,7 @@ from modeldyno.serving.loadtest.replicas import CostAnswer, CostOptions
 from modeldyno.serving.views import page as load_page
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from modeldyno.base.report.blocks import Block
 
@@ -59,14 +59,15 @@ def run(**options: Any) -> int:
         return _go_on(ctx, targets, planned, options)
     if options["model"] is None:
         raise RequestError("A load needs a MODEL; see modeldyno load --help.")
+    rates = parse_rates(options["rate"]) if options["rate"] else ()
     steps = parse_ladder(options["concurrency"]) if options["concurrency"] else ()
-    model_request = _request(options, steps[0] if steps else None)
-    if len(steps) > 1 and options["find_load"]:
-        raise RequestError(
-            "Several values of --concurrency and --find-load exclude each other; give one of them."
-        )
-    planned.check(options["require"], several=len(steps) > 1 or options["find_load"])
-    if len(steps) > 1 or options["find_load"]:
+    several = len(steps) > 1 or len(rates) > 1
+    model_request = _request(options | {"rate": rates[0] if rates else None}, steps[0] if steps else None)
+    if several and options["find_load"]:
+        what = "--concurrency" if len(steps) > 1 else "--rate"
+        raise RequestError(f"Several values of {what} and --find-load exclude each other; give one of them.")
+    planned.check(options["require"], several=several or options["find_load"])
+    if several or options["find_load"]:
         targets.check_formats()
         if options["records"]:
             raise RequestError("--records holds the requests of one load; drop it, or measure one load.")
@@ -74,9 +75,7 @@ def run(**options: Any) -> int:
         series: LoadCurve | Capacity = (
             loads.begin_search(model_request, **limits)
             if options["find_load"]
-            else loads.begin_curve(
-                model_request, steps, until_plateau=ends_at_plateau(options["concurrency"])
-            )
+            else _begin_curve(model_request, steps, rates, options["concurrency"])
         )
         return _measure_series(series, targets, planned, options)
     with show_loads(enabled=targets.store) as live:
@@ -92,6 +91,17 @@ def run(**options: Any) -> int:
     if problem is not None:
         raise problem
     return outcome.exit_code
+
+
+def _begin_curve(
+    model_request: request.Request, steps: Sequence[int], rates: Sequence[str], concurrency: str | None
+) -> LoadCurve:
+    """Return the curve of several rates, or else of several concurrencies."""
+    if len(rates) > 1:
+        if concurrency is not None:
+            single_concurrency(concurrency)
+        return loads.begin_curve(model_request, [parse_rate(each)["rate"] for each in rates], knob=RATE)
+    return loads.begin_curve(model_request, steps, until_plateau=ends_at_plateau(str(concurrency)))
 
 
 # --- several loads ---------------------------------------------------------------------------------
@@ -229,9 +239,10 @@ def _explain_end(series: LoadCurve | Capacity) -> str:
         limit = count(series.search.measurements, "measurement")
         return f"the limit of {limit} is reached; raise it with --measurements"
     if missing_loads(series):
-        listed = ",".join(map(str, missing_loads(series)))
+        listed = ",".join(f"{load:g}" for load in missing_loads(series))
         return f"more load brought no more throughput; to measure it anyway: -c {listed}"
-    return "every load that was asked for is measured; give others with --concurrency"
+    others = "" if series.knob == RATE else "; give others with --concurrency"
+    return f"every load that was asked for is measured{others}"
 
 
 def _report_series(
@@ -270,16 +281,14 @@ def _load(options: Mapping[str, Any], concurrency: int | None) -> Load:
     schedules = {"--rate": options["rate"], "--replay": options["replay"]}
     if all(schedules.values()):
         raise RequestError("--rate and --replay both set when requests are due; give one of them.")
-    arrivals, rate, burst = Arrivals.CLOSED, None, 1
-    if options["rate"]:
-        rate, arrivals, burst = parse_rate(options["rate"])
+    schedule: dict[str, Any] = parse_rate(options["rate"]) if options["rate"] else {}
     if options["replay"]:
-        arrivals = Arrivals.TRACE
+        schedule = {"arrivals": Arrivals.TRACE}
     return Load(
-        arrivals=arrivals,
+        **schedule,
+        speed=options["replay_speed"] or 1.0,
+        window=options["replay_window"],
         concurrency=concurrency,
-        rate=rate,
-        burst=burst,
         trace=options["replay"] and str(Path(options["replay"]).absolute()),
         **{row.field: options[row.name] for row in LOAD},
     )

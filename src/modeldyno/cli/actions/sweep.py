@@ -31,7 +31,10 @@ _SECTIONS = {
         **{name: name for name in ("max_time", "max_trials", "curves", "bisect")},
         "until": "certain",
     },
-    "load": {"concurrency": "concurrency", "rate": "rate", **{row.name: row.field for row in LOAD}},
+    "load": {
+        **{name: name for name in ("concurrency", "rate", "replay", "replay_speed", "replay_window")},
+        **{row.name: row.field for row in LOAD},
+    },
 }
 """Options that have another name in a sweep file: section, option, name in the section."""
 

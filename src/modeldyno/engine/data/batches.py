@@ -27,9 +27,16 @@ from modeldyno.base.job.input_spec import (
     symbols_of,
     write_option,
 )
-from modeldyno.base.job.prompt_lengths import SCHEME, parse_prompt_lengths
+from modeldyno.base.job.prompt_lengths import SCHEME, TRACE_SCHEME, parse_prompt_lengths, parse_trace_source
 from modeldyno.base.metrics.doubt import Doubt
-from modeldyno.engine.data import data_files, request_data, text_requests, token_prompts
+from modeldyno.engine.data import (
+    data_files,
+    request_data,
+    text_requests,
+    token_prompts,
+    trace_file,
+    trace_prompts,
+)
 from modeldyno.engine.data.requested_inputs import with_requested_inputs
 from modeldyno.models import random_arrays
 from modeldyno.models.interface import Feed, Form, RequestStreams, Tracing
@@ -128,6 +135,11 @@ class _Data:
     """Tokens of each prompt that was made to have so many."""
     sessions: list[int] = field(default_factory=list)
     """Turns of each session of a file of such, one after the other."""
+    shared: list[int] = field(default_factory=list)
+    """Tokens with which each prompt begins as an earlier one does; empty if none is made to."""
+    traces: list[str] = field(default_factory=list)
+    """File of the trace whose requests the rows are; empty without."""
+    doubts: list[Doubt] = field(default_factory=list)
 
 
 def build_payloads(
@@ -169,9 +181,14 @@ def build_payloads(
         feeds = tuple(_feed(specs, data, batch, (seed, turn)) for turn in range(sum(data.sessions)))
         made = [tuple(map(_digest, feed.values())) for feed in feeds]
     else:
-        feeds_made = (_feed(specs, data, batch, (seed, i)) for i in range(_payload_count(specs, data, batch)))
-        by_digests = {tuple(map(_digest, feed.values())): feed for feed in feeds_made}
-        feeds, made = tuple(by_digests.values()), [*by_digests]
+        feeds = tuple(_feed(specs, data, batch, (seed, i)) for i in range(_payload_count(specs, data, batch)))
+        made = [tuple(map(_digest, feed.values())) for feed in feeds]
+        if not data.traces:  # a trace may have the same request twice
+            by_digests = dict(zip(made, feeds, strict=True))
+            feeds, made = tuple(by_digests.values()), [*by_digests]
+        if data.shared:
+            shared = [sum(data.shared[at * batch : (at + 1) * batch]) for at in range(len(feeds))]
+            streams = RequestStreams(lengths=(len(feeds),), shared=tuple(shared), of_trace=bool(data.traces))
     digests = zip(*made, strict=True) if specs else ()
     return Payload(
         feeds=feeds,
@@ -184,6 +201,7 @@ def build_payloads(
         prompt_tokens=sum(data.prompt_tokens[:batch]),
         drawn=frozenset(s.name for s in specs if path is None and s.name not in {**data.rows, **data.whole}),
         doubts=(
+            *data.doubts,
             *_data_doubts(data, batch, _row_count(data)),
             *_padding_doubts(specs, data, batch),
             *_batch_doubts(model, requested, batch_size, feeds[0]),
@@ -510,9 +528,8 @@ def _read(
         path = base / Path(str(request.source)).expanduser()
         limit = _max_payloads(declared, real=True) * batch
         values: Feed | list[str]
-        if str(request.source).startswith(SCHEME):
-            values, counts = _draw_prompts(model, str(request.source), most=limit, seed=seed)
-            data.prompt_tokens.extend(counts)
+        if str(request.source).startswith((SCHEME, TRACE_SCHEME)):
+            values = _make_prompts(model, str(request.source), batch, data, most=limit, seed=seed)
         elif path.suffix.lower() == request_data.SUFFIX and not (sessions and model.takes_requests):
             values = request_data.read_request_data(path).rows(
                 [spec for spec in declared if spec.name in names], limit
@@ -538,19 +555,38 @@ def _read(
     return data
 
 
-def _draw_prompts(
-    model: Model, source: str, *, most: int, seed: int
-) -> tuple[Feed | list[str], tuple[int, ...]]:
-    """Make prompts of so many tokens.
+def _make_prompts(model: Model, source: str, batch: int, data: _Data, *, most: int, seed: int) -> list[str]:
+    """Make prompts of so many tokens, or those of a trace; put into the data what is known of them.
 
     Raises:
-        RequestError: the model takes no prompts, its tokenizer is not known, or a length is none.
+        RequestError: the model takes no prompts, its tokenizer is not known, or the source is wrong.
     """
     if not model.takes_requests:
         raise RequestError(
             f"`inputs` '{source}' makes prompts, which only a server of a language model takes."
         )
-    return token_prompts.make_prompts(parse_prompt_lengths(source), model.tokenizer, most=most, seed=seed)
+    if source.startswith(TRACE_SCHEME):
+        return _trace_prompts(model, source, batch, data, seed=seed)
+    lengths = parse_prompt_lengths(source)
+    values, counts = token_prompts.make_prompts(lengths, model.tokenizer, most=most, seed=seed)
+    data.prompt_tokens.extend(counts)
+    data.shared.extend([lengths.shared] * len(counts) if lengths.shared else ())
+    return values
+
+
+def _trace_prompts(model: Model, source: str, batch: int, data: _Data, *, seed: int) -> list[str]:
+    path, window = parse_trace_source(source)
+    trace = trace_file.read_trace(path).until(window)
+    if not trace.prompt_tokens:
+        raise RequestError(f"The trace {path} has no lengths of prompts, so that none can be made of it.")
+    if batch != 1:
+        raise RequestError("A request of a trace has one prompt; set batch_size=1.")
+    made = trace_prompts.make_trace_prompts(trace, path, model.tokenizer, seed=seed)
+    data.prompt_tokens.extend(made.tokens)
+    data.shared.extend(made.shared)
+    data.traces.append(path)
+    data.doubts.extend(made.doubts)
+    return made.texts
 
 
 def _text_requests(path: Path, names: Sequence[str], limit: int, *, sessions: bool) -> TextRequests | None:
@@ -558,7 +594,7 @@ def _text_requests(path: Path, names: Sequence[str], limit: int, *, sessions: bo
     suffix, one = path.suffix.lower(), len(names) == 1
     if sessions and one and suffix in {*text_requests.SUFFIXES, text_requests.LIST_SUFFIX}:
         return text_requests.read_sessions(path, names[0])
-    if suffix not in text_requests.SUFFIXES or not one:
+    if suffix not in {*text_requests.SUFFIXES, text_requests.TABLE_SUFFIX} or not one:
         return None
     return text_requests.read_text_requests(path, names[0], limit)
 
@@ -632,6 +668,8 @@ def _data_shapes(data: _Data, batch: int) -> Iterable[InputSpec]:
 def _payload_count(specs: Sequence[InputSpec], data: _Data, batch: int) -> int:
     if all(spec.name in data.whole for spec in specs):
         return 1
+    if data.traces:
+        return max(map(len, data.rows.values()))
     size = sum(math.prod(map(int, s.shape or ())) * _itemsize(s, data) for s in specs)
     limit = max(1, min(_max_payloads(specs, real=bool(data.rows)), MOST_BYTES // max(1, size)))
     return min([limit, *(-(-len(array) // batch) for array in data.rows.values())])

@@ -10,6 +10,7 @@ AIPerf has them, or ShareGPT's ``conversations``. Answers in the file are left o
 
 from __future__ import annotations
 
+import csv
 import json
 from dataclasses import dataclass
 from itertools import islice
@@ -23,14 +24,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SUFFIXES = (".jsonl", ".ndjson")
+TABLE_SUFFIX = ".csv"
 LIST_SUFFIX = ".json"
 _MARK = "\x1e"
 """Before a request that is more than its text; the separator of records, which is in no text."""
 _MESSAGES = "messages"
-_TEXTS = ("prompt", "text", "input")
+_TEXTS = ("prompt", "text", "input", "text_input", "question", "instruction")
+"""Names of the text: OpenAI's and vLLM's, TGI's, AIPerf's, and those that GuideLLM takes."""
 _LENGTHS = (
     "max_tokens", "max_completion_tokens", "output_length", "output_len", "output_tokens",
-    "output_tokens_count", "max_new_tokens",
+    "output_tokens_count", "max_new_tokens", "expected_output_len",
 )  # fmt: skip
 """Names of the number of tokens to generate: OpenAI's, AIPerf's and traces', vLLM's, GuideLLM's, TGI's."""
 _SENT = frozenset({
@@ -41,7 +44,9 @@ _SENT = frozenset({
 })  # fmt: skip
 """Further fields of a request that are sent as they are."""
 _TURNS, _CONVERSATIONS = "turns", "conversations"
-_KNOWN = frozenset({_MESSAGES, "id", "model", "stream", "stream_options"})
+_KNOWN = frozenset({
+    _MESSAGES, "id", "model", "stream", "stream_options", "prompt_tokens_count", "prompt_len",
+})  # fmt: skip
 """Fields whose loss needs no word: the command says the model, and whether answers are streamed."""
 THINK_TIME = "think_time"
 """Seconds before a turn is due, after the answer to the one before."""
@@ -74,7 +79,7 @@ def read_text_requests(path: Path, name: str, limit: int) -> TextRequests | None
     """Read up to `limit` requests; None if some line has neither a text nor messages.
 
     Args:
-        path: a file of JSON lines.
+        path: a file of JSON lines, or a CSV whose header names the fields.
         name: of the input that takes the text, which lines may use.
         limit: the most lines that are read.
 
@@ -82,7 +87,8 @@ def read_text_requests(path: Path, name: str, limit: int) -> TextRequests | None
         RequestError: a line is not JSON, or its number of tokens is none.
     """
     texts, unused = [], dict[str, None]()
-    for number, sample in islice(data_files.json_lines(path), limit):
+    lines = _table_lines(path) if path.suffix.lower() == TABLE_SUFFIX else data_files.json_lines(path)
+    for number, sample in islice(lines, limit):
         _refuse_session(sample, f"{path}, line {number}")
         line = sample
         if isinstance(line, dict) and isinstance(line.get("body"), dict):
@@ -94,6 +100,38 @@ def read_text_requests(path: Path, name: str, limit: int) -> TextRequests | None
         if isinstance(line, dict):
             unused |= dict.fromkeys(key for key in line if not _is_used(key, name, line))
     return TextRequests(texts=texts, unused=tuple(unused))
+
+
+def _table_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the rows of a CSV as lines of JSON would be: settings as JSON has them, texts as they are.
+
+    Raises:
+        RequestError: it cannot be read.
+    """
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            rows = csv.DictReader(file)
+            for row in rows:
+                cells = {key: value for key, value in row.items() if isinstance(value, str) and key}
+                settings = cells.keys() & {*_SENT, *_LENGTHS}
+                yield (
+                    rows.line_num,
+                    {
+                        key: _value(text) if key in settings else text
+                        for key, text in cells.items()
+                        if text or key not in settings
+                    },
+                )
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise RequestError(f"{path} cannot be read as a CSV: {error}.") from error
+
+
+def _value(text: str) -> Any:
+    """Return a value as JSON has it; the text if it is none."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 def _refuse_session(line: Any, where: str) -> None:

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno.base.errors import MissingExtra, RequestError
 from modeldyno.base.job.prompt_lengths import WORDS_OF_A_PROMPT
+from modeldyno.engine.data.single_tokens import find_single_tokens
 from modeldyno.engine.data.text_requests import write_request
+from modeldyno.engine.data.trace_file import read_trace
 from modeldyno.models.word_list import WORDS
 
 if TYPE_CHECKING:
@@ -74,17 +76,13 @@ def make_prompts(
     import numpy as np  # slow to import
 
     generator = np.random.default_rng(seed)
-    typical = WORDS_OF_A_PROMPT if lengths.prompt is None else lengths.prompt.typical
-    count = min(most, max(FEWEST, int(MOST_TOKENS / typical)))
-    targets: list[int] = []
-    if lengths.prompt is None:
-        texts = [" ".join(generator.choice(WORDS, WORDS_OF_A_PROMPT)) for _ in range(count)]
-    else:
-        targets = lengths.prompt.draw(count, generator).tolist()
+    targets, limits = (_draw_pairs if lengths.pairs else _draw_lengths)(lengths, most, generator)
+    if targets:
         file = find_tokenizer(place)
-        texts = _texts(_open(file), targets, generator, file)
-    if lengths.output is not None:
-        limits = lengths.output.draw(count, generator).tolist()
+        texts = _texts(open_tokenizer(file), targets, lengths.shared, generator, file)
+    else:
+        texts = [" ".join(generator.choice(WORDS, WORDS_OF_A_PROMPT)) for _ in limits]
+    if limits:
         texts = [
             write_request({"prompt": text, "max_tokens": limit})
             for text, limit in zip(texts, limits, strict=True)
@@ -92,7 +90,46 @@ def make_prompts(
     return texts, tuple(targets)
 
 
-def _open(file: Path) -> Any:
+def _draw_lengths(lengths: PromptLengths, most: int, generator: Generator) -> tuple[list[int], list[int]]:
+    """Return the tokens of prompts and of answers; empty where they are not asked for."""
+    count = _count(WORDS_OF_A_PROMPT if lengths.prompt is None else lengths.prompt.typical, most)
+    prompts, outputs = (
+        [] if each is None else each.draw(count, generator).tolist()
+        for each in (lengths.prompt, lengths.output)
+    )
+    return prompts, outputs
+
+
+def _draw_pairs(lengths: PromptLengths, most: int, generator: Generator) -> tuple[list[int], list[int]]:
+    """Return the tokens of prompts and of answers in rows of a file, each as likely as any other."""
+    path = str(Path(lengths.pairs).expanduser())
+    pairs = read_trace(path, timed=False)
+    if not pairs.prompt_tokens:
+        raise RequestError(
+            f"{path} has no lengths of prompts; name a column prompt_tokens, and that of answers "
+            "output_tokens."
+        )
+    count = _count(sum(pairs.prompt_tokens) / len(pairs.prompt_tokens), most)
+    drawn = generator.integers(len(pairs.prompt_tokens), size=count)
+    prompts, outputs = (
+        [column[at] for at in drawn] if column else []
+        for column in (pairs.prompt_tokens, pairs.output_tokens)
+    )
+    return prompts, outputs
+
+
+def _count(typical: float, most: int) -> int:
+    """Return how many prompts of such a length are made."""
+    return min(most, max(FEWEST, int(MOST_TOKENS / typical)))
+
+
+def open_tokenizer(file: Path) -> Any:
+    """Open a tokenizer that neither cuts texts nor pads them.
+
+    Raises:
+        RequestError: it cannot be read.
+        MissingExtra: the library `tokenizers` is not there.
+    """
     try:
         from tokenizers import Tokenizer  # optional
     except ImportError:
@@ -108,7 +145,9 @@ def _open(file: Path) -> Any:
     return tokenizer
 
 
-def _texts(tokenizer: Any, targets: Sequence[int], generator: Generator, file: Path) -> list[str]:
+def _texts(
+    tokenizer: Any, targets: Sequence[int], shared: int, generator: Generator, file: Path
+) -> list[str]:
     """Make a text of each number of tokens: words whose tokens add up, corrected until the whole is exact."""
     import numpy as np  # slow to import
 
@@ -121,7 +160,11 @@ def _texts(tokenizer: Any, targets: Sequence[int], generator: Generator, file: P
     encoded = tokenizer.encode_batch([f" {word}" for word in WORDS], add_special_tokens=False)
     word_tokens = np.array([max(1, len(one.ids)) for one in encoded])
     single = [word for word, size in zip(WORDS, word_tokens, strict=True) if size == 1]
-    texts = [_draft(tokens - own, word_tokens, generator) for tokens in targets]
+    texts = (
+        _drafts_alike(tokenizer, targets, shared, generator, file)
+        if shared
+        else [_draft(tokens - own, word_tokens, generator) for tokens in targets]
+    )
     rest = list(range(len(texts)))
     for _ in range(_ATTEMPTS):
         counted = tokenizer.encode_batch([texts[at] for at in rest])
@@ -134,6 +177,20 @@ def _texts(tokenizer: Any, targets: Sequence[int], generator: Generator, file: P
     raise RequestError(
         f"With {file} no text of exactly {targets[rest[0]]} tokens was found; ask for another length."
     )
+
+
+def _drafts_alike(
+    tokenizer: Any, targets: Sequence[int], shared: int, generator: Generator, file: Path
+) -> list[str]:
+    """Draw words of one token each, the first of which are the same in all texts."""
+    single = find_single_tokens(tokenizer, file)
+    if min(targets) <= shared + single.after or shared <= single.before:
+        raise RequestError(
+            f"Prompts of {min(targets):,} tokens or more cannot begin with the same {shared:,}, with {file}; "
+            "set shared_prefix to less than the shortest, or prompt_tokens to more."
+        )
+    begin = single.begin(single.draw(shared - single.before, generator))
+    return [begin + single.draw(tokens - shared - single.after, generator) for tokens in targets]
 
 
 def _draft(tokens: int, word_tokens: ndarray, generator: Generator) -> str:

@@ -21,13 +21,14 @@ from modeldyno.base.job.prompt_lengths import (
     OUTPUT_TOKENS,
     PROMPT_TOKENS,
     TOKENIZER,
+    format_trace_source,
     lengths_of_knobs,
 )
 from modeldyno.base.metrics import doubt
 from modeldyno.base.metrics.doubt import Doubt
 from modeldyno.base.metrics.measurement import observed_number
 from modeldyno.base.result.result import Artifact, Environment, Event, Loaded
-from modeldyno.engine.data import token_prompts
+from modeldyno.engine.data import token_prompts, trace_file
 from modeldyno.engine.data.assumed_sizes import assume_sizes
 from modeldyno.engine.data.batches import build_payloads
 from modeldyno.engine.data.outputs import sketch_output
@@ -282,20 +283,33 @@ def _own_tokenizer(model: Model) -> str:
 
 
 def _with_lengths(job: Job, model: Model) -> tuple[InputSpec, ...]:
-    """Return the requested inputs; of a language model with the lengths that knobs ask for.
+    """Return the requested inputs; of a language model with the lengths that knobs or a trace ask for.
 
     Raises:
         RequestError: its prompts are given in another way, too.
     """
     lengths = lengths_of_knobs(job.config) if model.takes_requests else None
     if lengths is None:
-        return job.inputs
+        return job.inputs or _of_trace(job, model)
     if job.inputs:
         raise RequestError(
             f"`inputs` gives the prompts, which {PROMPT_TOKENS} and {OUTPUT_TOKENS} would make; leave one "
             "out. Requests of a file say their own `max_tokens`."
         )
     return (InputSpec(source=str(lengths)),)
+
+
+def _of_trace(job: Job, model: Model) -> tuple[InputSpec, ...]:
+    """Return the source of prompts with the lengths of the trace that is replayed, if it has any.
+
+    Without a tokenizer they cannot be made.
+    """
+    load = job.load or Load()
+    if not (load.trace and model.takes_requests and model.tokenizer):
+        return ()
+    if not trace_file.read_trace(load.trace).prompt_tokens:
+        return ()
+    return (InputSpec(source=format_trace_source(load.trace, load.window)),)
 
 
 def first_call(session: Session, payload: Payload, model: Model, stage: RunStage, load: Load) -> OpenedModel:

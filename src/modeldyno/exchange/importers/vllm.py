@@ -110,8 +110,10 @@ def _load(run: _Run) -> Load:
     rate = run.request_rate
     if not isinstance(rate, float | int) or math.isinf(rate):
         return Load(concurrency=run.max_concurrency or max(1, run.num_prompts))
-    arrivals = Arrivals.CONSTANT if math.isinf(run.burstiness) else Arrivals.POISSON
-    return Load(arrivals=arrivals, rate=rate, concurrency=run.max_concurrency)
+    if math.isinf(run.burstiness):
+        return Load(arrivals=Arrivals.CONSTANT, rate=rate, concurrency=run.max_concurrency)
+    arrivals = Arrivals.POISSON if run.burstiness == 1 else Arrivals.GAMMA
+    return Load(arrivals=arrivals, rate=rate, burstiness=run.burstiness, concurrency=run.max_concurrency)
 
 
 def _requests(run: _Run, load: Load) -> Iterator[ForeignRequest]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno.base import options
 from modeldyno.base.errors import RequestError
-from modeldyno.base.job.load_spec import Load
+from modeldyno.base.job.load_spec import Arrivals, Load
 from modeldyno.base.metrics.measurement_plan import Plan
 from modeldyno.base.result.result import Result
 from modeldyno.base.views.text import format_knob_value
@@ -121,9 +121,20 @@ def _of_study(study: Study) -> Iterator[tuple[str, Any]]:
     if job.load is not None:
         load: dict[str, Any] = dict(_changed_keys(job.load, Load(), options.LOAD))
         name = "concurrency" if job.load.closed else "rate"
-        if all(axis.name != name for axis in study.space.axes):
+        if job.load.arrivals is Arrivals.TRACE:
+            load = {**dict(_replay_keys(job.load)), **load}
+        elif all(axis.name != name for axis in study.space.axes):
             load = {name: job.load.slots if job.load.closed else format_rate(job.load), **load}
         yield from _unless_empty("load", load)
+
+
+def _replay_keys(load: Load) -> Iterator[tuple[str, Any]]:
+    """Yield the keys of the trace that a load replays."""
+    yield "replay", str(load.trace)
+    if load.speed != 1:
+        yield "replay_speed", _plain(f"{load.speed:g}")
+    if load.window is not None:
+        yield "replay_window", ",".join(format_option_values(options.SECONDS, load.window))
 
 
 def _changed_keys(settings: Any, defaults: Any, rows: Iterable[Option]) -> Iterator[tuple[str, Any]]:

@@ -82,6 +82,7 @@ class _CommonKnobs(TypedDict, total=False):
     runtime: KnobValue
     server: KnobValue
     shared_memory: KnobValue
+    shared_prefix: KnobValue
     signature: KnobValue
     spinning: KnobValue
     startup_time: KnobValue

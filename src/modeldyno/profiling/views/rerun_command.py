@@ -196,6 +196,10 @@ def _load_options(load: Load) -> Iterator[str]:
         yield from ("--concurrency", str(load.slots))
     elif load.arrivals is Arrivals.TRACE:
         yield from ("--replay", str(load.trace))
+        if load.speed != 1:
+            yield from ("--replay-speed", f"{load.speed:g}")
+        if load.window is not None:
+            yield from ("--replay-window", *format_option_values(SECONDS, load.window))
     else:
         yield from ("--rate", format_rate(load))
     yield from _changed_options(load, Load(), options.LOAD)
@@ -204,7 +208,8 @@ def _load_options(load: Load) -> Iterator[str]:
 def format_rate(load: Load) -> str:
     """Format the rate of an open loop as ``--rate`` takes it."""
     kind = f":{load.arrivals}" if load.arrivals is not Arrivals.CONSTANT else ""
-    size = f"={load.burst}" if load.arrivals is Arrivals.BURST else ""
+    shapes = {Arrivals.BURST: f"={load.burst}", Arrivals.GAMMA: f"={load.burstiness:g}"}
+    size = shapes.get(load.arrivals, "")
     return f"{load.rate:g}{kind}{size}"
 
 

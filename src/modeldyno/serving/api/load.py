@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from modeldyno.base.errors import RequestError, RunFailed
 from modeldyno.base.job.cancellation import parse_cancellation
-from modeldyno.base.job.load_spec import Arrivals, Load, parse_rate, parse_sequence
+from modeldyno.base.job.load_spec import Arrivals, Load, parse_rate, parse_rates, parse_sequence
 from modeldyno.base.job.probe_options import ProbeOptions
 from modeldyno.base.job.think_time import parse_think_time
 from modeldyno.base.options import LOAD
@@ -41,7 +41,8 @@ from modeldyno.profiling.request import Request, server_for
 from modeldyno.profiling.resolve_model import resolve_model
 from modeldyno.profiling.run import run_request
 from modeldyno.serving.load.capacity import Capacity
-from modeldyno.serving.load.load_curve import LoadCurve, ends_at_plateau, parse_ladder
+from modeldyno.serving.load.capacity_steps import RATE
+from modeldyno.serving.load.load_curve import LoadCurve, ends_at_plateau, parse_ladder, single_concurrency
 from modeldyno.serving.loadtest.live_loads import show_loads
 from modeldyno.serving.loadtest.resume import (
     check_changes,
@@ -107,6 +108,8 @@ def load(
     concurrency: int | None = None,
     rate: float | str | None = None,
     replay: str | Path | None = None,
+    replay_speed: float | None = None,
+    replay_window: float | str | None = None,
     backend: str | None = None,
     inputs: Sequence[str | InputSpec] = (),
     records: str | Path | None = None,
@@ -126,7 +129,9 @@ def load(
             answered; with a rate, the maximum concurrency.
         rate: requests per second in an open loop, independent of the server: a number, or text such as
             ``"100:poisson"`` or ``"100:burst=8"``; ``"5:sequences"`` are sequences per second.
-        replay: a file of due times.
+        replay: a file of due times; of a language model with a tokenizer also of the lengths of requests.
+        replay_speed: how many times as fast as recorded to replay; once if None.
+        replay_window: the seconds of the trace to replay, or text such as ``"10m"``; all if None.
         duration: the steady window, in seconds or as text such as ``"10s"``; if None, measure until the plan
             is met.
         requests: number of requests to measure after the warm-up.
@@ -185,6 +190,7 @@ def load_curve(
     model: str | Path | Server | None = None,
     *,
     concurrency: str | Sequence[int] | None = None,
+    rate: str | Sequence[float] | None = None,
     backend: str | None = None,
     inputs: Sequence[str | InputSpec] = (),
     probes: Sequence[str] = (),
@@ -196,13 +202,15 @@ def load_curve(
     force: bool = False,
     **settings: Unpack[LoadKeywords],
 ) -> LoadCurve:
-    """Measure one concurrency after another on one server, as ``modeldyno load -c 1,2,4`` does.
+    """Measure one concurrency or rate after another on one server, as ``modeldyno load -c 1,2,4`` does.
 
     Args:
         model: a path or reference as for `profile`, served during the measurement, or a running server: its
             URL or name, or what `serve` returned.
         concurrency: rising numbers of concurrent requests, ``(1, 2, 4)`` or ``"1,2,4"``, or ``"1:64"`` to
-            double from 1 to 64 until more load brings no more throughput; ``"1:64"`` if None.
+            double from 1 to 64 until more load brings no more throughput; ``"1:64"`` if None. With rates a
+            single number, the maximum concurrency.
+        rate: rising rates of an open loop instead, ``(10, 20, 40)`` or ``"10,20,40:poisson"``.
         duration: the steady window of each load, in seconds or as text such as ``"10s"``; if None, measure
             until the plan is met.
         requests: number of requests to measure at each load, after the warm-up.
@@ -258,6 +266,11 @@ def load_curve(
     if resume is not None:
         stored = _series_to_resume(load_curve, arguments, resume, search=False)
         curve = resume_curve(stored, concurrency=text, require=as_tuple(require, "require"))
+    elif rate is not None:
+        texts = parse_rates(rate if isinstance(rate, str) else ",".join(f"{each:g}" for each in rate))
+        limit = None if text is None else single_concurrency(text)
+        request = _request({**arguments, "rate": texts[0], "concurrency": limit})
+        curve = begin_curve(request, [parse_rate(each)["rate"] for each in texts], knob=RATE)
     else:
         loads = parse_ladder(text or _LOADS)
         request = _request({**arguments, "concurrency": loads[0]})
@@ -438,7 +451,7 @@ def _read_if_time(name: str, value: Any) -> Any:
     """Return the argument, a time that is text in seconds."""
     return (
         read_time(value, name)
-        if name in {"duration", "request_timeout"} and isinstance(value, str)
+        if name in {"duration", "request_timeout", "replay_window"} and isinstance(value, str)
         else value
     )
 
@@ -454,6 +467,8 @@ def _request(arguments: Mapping[str, Any]) -> Request:
     load = Load(
         **_arrivals(arguments.get("rate"), arguments.get("replay")),
         concurrency=arguments["concurrency"],
+        speed=1.0 if arguments.get("replay_speed") is None else arguments["replay_speed"],
+        window=_read_if_time("replay_window", arguments.get("replay_window")),
         **{row.field: _read_if_time(row.name, arguments[row.name]) for row in LOAD}
         | {
             "sequence": parse_sequence(arguments["sequence"]),
@@ -487,5 +502,4 @@ def _arrivals(rate: float | str | None, replay: str | Path | None) -> dict[str, 
         return {"arrivals": Arrivals.TRACE, "trace": str(Path(replay).absolute())}
     if rate is None:
         return {}
-    number, kind, burst = parse_rate(str(rate))
-    return {"arrivals": kind, "rate": number, "burst": burst}
+    return parse_rate(str(rate))

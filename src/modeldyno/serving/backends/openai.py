@@ -16,7 +16,13 @@ from typing import TYPE_CHECKING, Any
 from modeldyno.base import plugins
 from modeldyno.base.errors import RequestError
 from modeldyno.base.job.knob import Knob
-from modeldyno.base.job.prompt_lengths import OUTPUT_TOKENS, PROMPT_TOKENS, TOKENIZER, lengths_of_knobs
+from modeldyno.base.job.prompt_lengths import (
+    OUTPUT_TOKENS,
+    PROMPT_TOKENS,
+    SHARED_PREFIX,
+    TOKENIZER,
+    lengths_of_knobs,
+)
 from modeldyno.base.system.prometheus_samples import parse_samples
 from modeldyno.engine.interfaces.request_target import Endpoint
 from modeldyno.models.interface import Form
@@ -43,7 +49,7 @@ takes_requests = True
 _PROTOCOL = "openai"
 _OPTIONS = ("endpoint", "stream", "max_tokens", "temperature", "extra")
 """Knobs that shape a request; the same as for the backend `remote`."""
-_PROMPTS = (PROMPT_TOKENS, OUTPUT_TOKENS, TOKENIZER)
+_PROMPTS = (PROMPT_TOKENS, OUTPUT_TOKENS, SHARED_PREFIX, TOKENIZER)
 """Knobs that make the prompts; the same, too."""
 _CONVENTIONAL_PORTS = {"http": 8000}
 _DEFAULT_COMMAND = "transformers serve {model} --host {host} --port {port}"

@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING
 from modeldyno.base import plugins
 from modeldyno.base.errors import RequestError
 from modeldyno.base.job.knob import BATCH_SIZE, Knob
-from modeldyno.base.job.prompt_lengths import OUTPUT_TOKENS, PROMPT_TOKENS, TOKENIZER, lengths_of_knobs
+from modeldyno.base.job.prompt_lengths import (
+    OUTPUT_TOKENS,
+    PROMPT_TOKENS,
+    SHARED_PREFIX,
+    TOKENIZER,
+    lengths_of_knobs,
+)
 from modeldyno.base.system.process_tree import ancestors
 from modeldyno.engine.environment.listening import serving_process
 from modeldyno.engine.interfaces.request_target import Endpoint
@@ -73,13 +79,19 @@ _KNOBS: dict[tuple[str, ...], tuple[Knob, ...]] = {
         ),
         Knob(
             name=PROMPT_TOKENS,
-            sentence="Tokens of each random prompt: 512, 512~64 (normal), 512~x1.5 (log-normal), 256..1024.",
+            sentence="Tokens of each random prompt: 512, 512~64 (normal), 512~x1.5, 256..1024, @pairs.csv.",
             aliases=("isl", "input_tokens"),
         ),
         Knob(
             name=OUTPUT_TOKENS,
             sentence="Most tokens of each answer, drawn in the same way; `max_tokens` is one number for all.",
             aliases=("osl",),
+        ),
+        Knob(
+            name=SHARED_PREFIX,
+            kind=int,
+            low=0,
+            sentence="Tokens at the beginning of prompt_tokens that are the same in all, as a system prompt.",
         ),
         Knob(
             name=TOKENIZER,

@@ -133,7 +133,7 @@ class LoadCurve(LoadSeries):
     KIND = "ladder"
     knob: str
     """The knob that was raised: ``concurrency`` or ``rate``."""
-    loads: tuple[int, ...] = ()
+    loads: tuple[int | float, ...] = ()
     """The loads asked for; those measured for an earlier request are in `rungs` as well."""
     until_plateau: bool = False
     """Whether it ends once more load brings no more throughput."""
@@ -282,6 +282,20 @@ def parse_ladder(text: str) -> tuple[int, ...]:
             "1:64 to double up to 64."
         )
     return loads
+
+
+def single_concurrency(text: str) -> int:
+    """Return the most requests in flight beside rates.
+
+    Raises:
+        RequestError: it is no number, or several.
+    """
+    first, *others = parse_ladder(text)
+    if others:
+        raise RequestError(
+            "Several rates and several values of `concurrency` exclude each other; give one of them."
+        )
+    return first
 
 
 def ends_at_plateau(text: str) -> bool:

@@ -43,7 +43,7 @@ def _next_rung(curve: LoadCurve) -> NextLoad | None:
     return None if ended else NextLoad(load=missing[0])
 
 
-def missing_loads(curve: LoadCurve) -> tuple[int, ...]:
+def missing_loads(curve: LoadCurve) -> tuple[int | float, ...]:
     """Return the loads asked for that were not measured."""
     measured = {rung.load for rung in curve.rungs}
     return tuple(load for load in curve.loads if load not in measured)

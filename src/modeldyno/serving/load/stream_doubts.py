@@ -38,25 +38,34 @@ class TextRequest:
 
 
 def cached_prompts(
-    counts: Sequence[tuple[int, int]], *, first_turns: bool = False
+    counts: Sequence[tuple[int, int]], shared: Sequence[int] = (), *, first_turns: bool = False
 ) -> Iterator[Measurement | Doubt]:
     """Yield the share of prompts that a server had from earlier requests, and a doubt if it matters.
 
     Args:
         counts: of some answers the cached and all tokens of the prompt; -1 if the server does not say.
+        shared: with how many tokens each of these prompts was to begin as an earlier one; empty: none was.
         first_turns: whether these are the first turns of chats, whose later turns have a share of their own.
     """
-    counted = [(cached, tokens) for cached, tokens in counts if cached >= 0 and tokens > 0]
+    counted = [
+        (cached, tokens, common)
+        for (cached, tokens), common in zip(counts, shared or [0] * len(counts), strict=True)
+        if cached >= 0 and tokens > 0
+    ]
     if not counted:
         return
-    share = sum(cached for cached, _ in counted) / sum(tokens for _, tokens in counted)
+    tokens = sum(tokens for _, tokens, _ in counted)
+    share = sum(cached for cached, _, _ in counted) / tokens
+    intended = sum(common for _, _, common in counted) / tokens
     if not first_turns:
         yield observed_number("cached_prompt_share", share)
-    if share >= _CACHED:
+    if share >= intended + _CACHED:
+        instead = f" instead of the {intended:.0%} with which they were to begin alike" if intended else ""
         yield Doubt(
             code="cached-prompts",
             seen=f"the server had {share:.0%} of the {'first ' if first_turns else ''}prompts' tokens from "
-            f"earlier requests, as {len(counted):,} answers say: their first tokens may have come sooner",
+            f"earlier requests{instead}, as {len(counted):,} answers say: their first tokens may have come "
+            "sooner",
             advice="send prompts that it has not seen, with another `seed`, or restart it; if your users' "
             "prompts begin alike, give theirs with `inputs`",
         )

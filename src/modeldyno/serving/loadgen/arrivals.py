@@ -6,18 +6,14 @@ thinned; of any other process, every k-th time goes to the same driver.
 
 from __future__ import annotations
 
-import json
 import math
-from array import array
 from dataclasses import dataclass
-from itertools import count
-from pathlib import Path
+from itertools import count, islice
 from random import Random
 from typing import TYPE_CHECKING
 
-from modeldyno.base.codec import check_no_stream
-from modeldyno.base.errors import RequestError
 from modeldyno.base.job.load_spec import Arrivals
+from modeldyno.engine.data.trace_file import read_trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,7 +21,6 @@ if TYPE_CHECKING:
     from modeldyno.base.job.load_spec import Load
 
 _SECOND = 1_000_000_000
-_MILLISECOND = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +49,8 @@ def due_times(load: Load, share: LoadShare = ALONE, *, seed: int = 0) -> Iterato
         slots = load.slots or 1
         return iter([int(load.ramp * _SECOND * slot / slots) for slot in range(share.index, slots, share.of)])
     if load.arrivals is Arrivals.TRACE:
-        return iter(read_trace(load.trace or "")[share.index :: share.of])
+        times = read_trace(load.trace or "").until(load.window).times[share.index :: share.of]
+        return iter(times) if load.speed == 1 else (int(time / load.speed) for time in times)
     return map(_time_of_position(load.rate or 1.0, load.ramp), _positions(load, share, seed))
 
 
@@ -62,6 +58,8 @@ def _positions(load: Load, share: LoadShare, seed: int) -> Iterator[float]:
     """Yield each arrival's position: the expected number of arrivals before it."""
     if load.arrivals in {Arrivals.POISSON, Arrivals.SEQUENCES}:
         return _poisson_positions(Random(f"{seed}/{share.index}/{share.of}"), share.of)
+    if load.arrivals is Arrivals.GAMMA:
+        return islice(_gamma_positions(Random(str(seed)), load.burstiness), share.index, None, share.of)
     size = load.burst if load.arrivals is Arrivals.BURST else 1
     return (float(number // size * size) for number in count(share.index, share.of))
 
@@ -70,6 +68,14 @@ def _poisson_positions(random: Random, mean: float) -> Iterator[float]:
     position = 0.0
     while True:
         position += random.expovariate(1.0) * mean
+        yield position
+
+
+def _gamma_positions(random: Random, shape: float) -> Iterator[float]:
+    """Yield the positions of all drivers, which each draws alike, as such a process cannot be thinned."""
+    position = 0.0
+    while True:
+        position += random.gammavariate(shape, 1.0 / shape)
         yield position
 
 
@@ -83,49 +89,3 @@ def _time_of_position(rate: float, ramp: float) -> Callable[[float], int]:
         return int((ramp / 2 + position / rate) * _SECOND)
 
     return when
-
-
-def read_trace(path: str) -> array[int]:
-    """Return a trace's times, sorted, in nanoseconds from the first one.
-
-    Raises RequestError, with the line number, for a line that is not a time.
-    """
-    times = array("q")
-    try:
-        check_no_stream(Path(path))
-        with Path(path).open(encoding="utf-8") as lines:
-            for number, line in enumerate(lines, 1):
-                if text := line.strip():
-                    times.append(_parse_time(text, path, number))
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise RequestError(f"Cannot read the trace {path}: {reason}.") from error
-    if not times:
-        raise RequestError(f"The trace {path} has no times.")
-    first = min(times)
-    return array("q", sorted(time - first for time in times))
-
-
-def unused_trace_fields(path: str) -> tuple[str, ...]:
-    """Return the names of the fields in a trace's first line other than the time; they are not used.
-
-    Raises RequestError for a file that cannot be read.
-    """
-    try:
-        check_no_stream(Path(path))
-        with Path(path).open(encoding="utf-8") as lines:
-            first = next((text for line in lines if (text := line.strip())), "")
-    except OSError as error:
-        raise RequestError(f"Cannot read the trace {path}: {error.strerror}.") from error
-    fields = json.loads(first) if first.startswith("{") else {}
-    return tuple(sorted(fields.keys() - {"timestamp"}))
-
-
-def _parse_time(text: str, path: str, number: int) -> int:
-    try:
-        if text.startswith("{"):
-            return int(float(json.loads(text)["timestamp"]) * _MILLISECOND)
-        return int(float(text) * _SECOND)
-    except (ValueError, OverflowError, KeyError, TypeError, RecursionError):
-        problem = 'neither seconds nor an object with "timestamp" in milliseconds'
-        raise RequestError(f"Line {number} of the trace {path} is {problem}: {text[:40]}") from None

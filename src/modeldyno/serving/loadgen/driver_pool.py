@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 from modeldyno.base.clock import monotonic, monotonic_ns
 from modeldyno.base.errors import RunFailed
+from modeldyno.engine.data.trace_file import read_trace
 from modeldyno.serving.load.request_log import join_records
 from modeldyno.serving.loadgen import driver_process, driver_protocol, record_frames
-from modeldyno.serving.loadgen.arrivals import LoadShare, read_trace
+from modeldyno.serving.loadgen.arrivals import LoadShare
 from modeldyno.serving.loadgen.running_load import DriverUsage, LoadEnd, LoadProgress
 from modeldyno.serving.loadgen.single_request import resolve_address, send_once
 

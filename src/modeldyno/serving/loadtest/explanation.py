@@ -201,8 +201,7 @@ def load_of(concurrency: int | None, rate: str | None) -> Load:
     """
     if rate is None:
         return Load(concurrency=concurrency or CONCURRENCY)
-    per_second, arrivals, burst = parse_rate(rate)
-    return Load(arrivals=arrivals, rate=per_second, burst=burst, concurrency=concurrency)
+    return Load(**parse_rate(rate), concurrency=concurrency)
 
 
 def describe_plan(planned: ExplainPlan) -> str:

@@ -11,7 +11,7 @@ from modeldyno.base.metrics.constraints import Constraint
 from modeldyno.base.result.multi_model import bounds_of_each_model
 from modeldyno.profiling.request import server_for
 from modeldyno.serving.load.capacity import Capacity
-from modeldyno.serving.load.capacity_steps import CapacitySearch
+from modeldyno.serving.load.capacity_steps import RATE, CapacitySearch
 from modeldyno.serving.load.load_curve import LoadCurve, ends_at_plateau, parse_ladder
 from modeldyno.serving.load.replicas import bounds_of
 from modeldyno.serving.load.series_steps import (
@@ -103,6 +103,8 @@ def resume_curve(
     if not isinstance(stored, LoadCurve):
         raise RequestError(f"{stored.id[:6]} is a search for a load; go on with find_load.")
     curve = without_unfinished(_resumable(stored))
+    if concurrency is not None and curve.knob == RATE:
+        raise RequestError(f"The loads of {stored.id[:6]} are rates; measure other ones anew, with `rate`.")
     if concurrency is not None:
         curve = replace(curve, loads=parse_ladder(concurrency), until_plateau=ends_at_plateau(concurrency))
     bounds = _parse_bounds(require, curve)

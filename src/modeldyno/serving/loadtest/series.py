@@ -50,15 +50,17 @@ if TYPE_CHECKING:
     from modeldyno.serving.load.series_steps import AnySeries
 
 
-def begin_curve(request: Request, loads: Sequence[int], *, until_plateau: bool = False) -> LoadCurve:
-    """Return a load curve that is not measured yet: of rising concurrencies, perhaps only to the plateau.
+def begin_curve(
+    request: Request, loads: Sequence[float], *, knob: str = CONCURRENCY, until_plateau: bool = False
+) -> LoadCurve:
+    """Return a load curve that is not measured yet: of rising concurrencies or rates, perhaps to the plateau.
 
     Raises:
         RequestError: the request is wrong.
     """
     resolved = request.resolve()
     return LoadCurve(
-        knob=CONCURRENCY,
+        knob=knob,
         loads=tuple(loads),
         until_plateau=until_plateau,
         bounds=resolved.constraints,

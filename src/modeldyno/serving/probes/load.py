@@ -25,6 +25,7 @@ from modeldyno.base.result.request_outcome import RequestOutcome
 from modeldyno.base.result.result import Artifact, Failure, FailureKind
 from modeldyno.base.result.trace_data import TraceReport
 from modeldyno.engine.data import outputs
+from modeldyno.engine.data.trace_file import read_trace
 from modeldyno.engine.interfaces.probe import Pass
 from modeldyno.engine.interfaces.session import (
     RequestSession,
@@ -38,7 +39,6 @@ from modeldyno.profiling import latency_breakdown
 from modeldyno.serving.load import load_analysis, request_stages, stream_doubts, turns
 from modeldyno.serving.load.load_seconds import load_seconds, slowest_answers
 from modeldyno.serving.load.stream_doubts import TextRequest
-from modeldyno.serving.loadgen.arrivals import unused_trace_fields
 from modeldyno.serving.loadgen.record_spool import RecordSpool
 from modeldyno.serving.loadgen.running_load import LoadEnd
 from modeldyno.serving.probes.load_monitor import SILENCE, LoadMonitor
@@ -100,6 +100,10 @@ class _FinishedLoad:
     """Turns of a session, on average; 0 if requests are of no chats."""
     expected: Sequence[ExpectedOutputs] = ()
     """Of each message the answer that is expected."""
+    shared: Sequence[int] = ()
+    """Of each message the tokens with which it is to begin as an earlier one does; empty: none is."""
+    of_trace: bool = False
+    """Whether the messages are the requests of the trace that was replayed."""
 
 
 def _run_loads(subject: ProbeContext, plan: Plan, spools: ExitStack) -> Iterator[_FinishedLoad]:
@@ -145,6 +149,8 @@ def _run_loads(subject: ProbeContext, plan: Plan, spools: ExitStack) -> Iterator
             text_request=text_request,
             turns=session_turns,
             expected=_expected(model_subject, load),
+            shared=() if model_subject.streams is None else model_subject.streams.shared,
+            of_trace=model_subject.streams is not None and model_subject.streams.of_trace,
         )
 
     first_spool, *other_spools = [spools.enter_context(RecordSpool()) for _ in subjects]
@@ -180,13 +186,8 @@ def _report(finished: _FinishedLoad, plan: Plan, since: int) -> Iterator[Measure
     yield from _by_turn(finished, window)
     if finished.messages == 1:
         yield _REPEATED
-    if monitor.load.trace and (unused := unused_trace_fields(monitor.load.trace)):
-        yield Doubt(
-            code="trace-reduced",
-            seen=f"the trace also has {', '.join(unused)} of its requests; only their arrival times "
-            "were used",
-            advice="set the size of requests with `inputs`, or lengths with the server's knobs",
-        )
+    if monitor.load.trace and not finished.of_trace:
+        yield from _unused_of_trace(monitor.load.trace)
     yield from _answer_failures(monitor.tape, ending.replies, monitor.session, error_text)
     yield from _expected_answers(finished.expected, ending.replies, monitor.session)
     failures = list(_end_failures(monitor))
@@ -203,13 +204,16 @@ def _by_turn(finished: _FinishedLoad, window: SteadyWindow) -> Iterator[Measurem
     if finished.turns:
         yield from turns.turn_measurements(window, load_analysis.void_reason(window))
         yield from turns.session_doubts(window, finished.turns)
-        yield from stream_doubts.cached_prompts(turns.first_prompts(window), first_turns=True)
+        first = turns.first_prompts(window)
+        shared = [*finished.shared[:1]] * len(first)  # all prompts begin alike
+        yield from stream_doubts.cached_prompts(first, shared, first_turns=True)
         return
     unseen = [
         reply for reply in finished.ending.replies if reply.message
     ]  # the first call sent the first one
     yield from stream_doubts.cached_prompts(
-        [(session.cached_tokens(reply), session.prompt_tokens(reply)) for reply in unseen]
+        [(session.cached_tokens(reply), session.prompt_tokens(reply)) for reply in unseen],
+        [finished.shared[reply.message] for reply in unseen] if finished.shared else (),
     )
 
 
@@ -224,6 +228,22 @@ def _window_measurements(
     yield from load_analysis.doubts(window, error_text)
     if not load_analysis.void_reason(window):
         yield from _latency_doubts(latency, paced, plan, window.load)
+
+
+def _unused_of_trace(path: str) -> Iterator[Doubt]:
+    """Yield a doubt for what a trace has beside its times, which were all that was used."""
+    trace = read_trace(path)
+    if not (trace.lengths or trace.others):
+        return
+    yield Doubt(
+        code="trace-reduced",
+        seen=f"the trace also has {', '.join(sorted((*trace.lengths, *trace.others)))} of its requests; only "
+        "their arrival times were used",
+        advice="give the model's tokenizer, as `tokenizer=DIR`, so that prompts and answers have the lengths "
+        "of the trace"
+        if trace.prompt_tokens
+        else "set the size of requests with `inputs`, or lengths with the server's knobs",
+    )
 
 
 def _nothing_measured(window: SteadyWindow) -> Iterator[Failure]:
@@ -277,6 +297,8 @@ def _start_load(
         target = load_target(session, subject.feeds, load)
         if subject.streams is not None:
             target = replace(target, streams=subject.streams.lengths)
+            if subject.streams.of_trace and load.trace:  # the memory for prompts may hold fewer
+                load = replace(load, requests=len(target.messages))
         if target.think_times and not (load.closed or load.arrivals is Arrivals.SEQUENCES):
             raise RequestError(
                 "The data says after which pause turns are due (`delay`), but requests at a rate wait for no "

@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeldyno.base.job.input_spec import format_shape
-from modeldyno.base.job.prompt_lengths import SCHEME, WORDS_OF_A_PROMPT, parse_prompt_lengths
+from modeldyno.base.job.prompt_lengths import (
+    SCHEME,
+    TRACE_SCHEME,
+    WORDS_OF_A_PROMPT,
+    parse_prompt_lengths,
+    parse_trace_source,
+)
 from modeldyno.base.job.static_options import Mode
 from modeldyno.base.metrics.doubt import EXPECTED
 from modeldyno.base.report.blocks import Table, shorten
@@ -151,12 +157,18 @@ def _input(spec: InputSpec, name: str) -> str:
 
 def _origin(source: str) -> str:
     """Describe the file of an input's values, or the tokens of its prompts and answers."""
+    if source.startswith(TRACE_SCHEME):
+        path, window = parse_trace_source(source)
+        return f"with the lengths of {path}{'' if window is None else f' in its first {window:g} s'}"
     if not source.startswith(SCHEME):
         return f"from {source}"
     lengths = parse_prompt_lengths(source)
+    shared = f", of which the first {lengths.shared} are the same in all" if lengths.shared else ""
+    if lengths.pairs:
+        return f"of tokens as in {lengths.pairs}{shared}, for answers of the lengths beside them"
     answers = "" if lengths.output is None else f", for answers of at most {lengths.output}"
     size = f"{WORDS_OF_A_PROMPT} words" if lengths.prompt is None else f"{lengths.prompt} tokens"
-    return f"of {size} each{answers}"
+    return f"of {size} each{shared}{answers}"
 
 
 def _value_range(spec: InputSpec) -> str:

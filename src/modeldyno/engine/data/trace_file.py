@@ -1,0 +1,292 @@
+"""Reads traces of requests: when each was due and, of a language model, how many tokens it had.
+
+A line is a number of seconds, or an object of JSON (mooncake's fields and those of others), or the file is a
+CSV whose header names the columns (BurstGPT's, Azure's, Vidur's, or ``seconds,prompt_tokens,output_tokens``).
+``timestamp`` in JSON is in milliseconds, as mooncake has it, except beside a ``chat_id``, as Bailian's traces
+count seconds; every other time is in seconds, or a date.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import re
+from array import array
+from bisect import bisect_left
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from modeldyno.base.codec import check_no_stream
+from modeldyno.base.errors import RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+
+_SECOND = 1_000_000_000
+_MILLISECOND = 1_000_000
+_MICROSECOND = timedelta(microseconds=1)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_TIMES = ("timestamp", "seconds", "time", "arrivedat", "arrivaltime")
+_PROMPTS = (
+    "inputlength", "prompttokens", "inputtokens", "contexttokens", "requesttokens", "numprefilltokens",
+    "inputlen", "promptlen", "isl",
+)  # fmt: skip
+_OUTPUTS = (
+    "outputlength", "outputtokens", "completiontokens", "generatedtokens", "responsetokens",
+    "numdecodetokens", "outputlen", "osl",
+)  # fmt: skip
+_BLOCKS, _BLOCK_SIZE = ("hashids",), ("blocksize",)
+"""Names of fields, in small letters without anything else: mooncake's, Azure's, BurstGPT's, Vidur's ..."""
+_UNREMARKABLE = {"totaltokens", "chatid", "parentchatid", "turn", "type", "id"}
+"""Further fields whose loss needs no word."""
+_IN_SECONDS = "chat_id"
+"""Field of traces whose ``timestamp`` in JSON is in seconds."""
+_USUAL_BLOCKS = (512, 16, 64, 32, 128, 256, 1024, 2048, 4096)
+"""Tokens that a block of a trace may have, mooncake's first."""
+_LOOKED_AT = 1000
+"""Requests by which the size of a block is recognised."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """The requests of a trace in the order of their times; a column is empty if the file lacks it."""
+
+    times: array[int]
+    """When each is due, in nanoseconds from the first one."""
+    prompt_tokens: array[int]
+    output_tokens: array[int]
+    blocks: Sequence[Sequence[Hashable]] = ()
+    """Ids of the blocks that each prompt consists of; the same id is the same text."""
+    block_tokens: int = _USUAL_BLOCKS[0]
+    """Tokens of a block."""
+    failed: int = 0
+    """Requests with 0 tokens, which failed when the trace was recorded; they are not among the others."""
+    lengths: tuple[str, ...] = ()
+    """Names of the fields of lengths and blocks in the file."""
+    others: tuple[str, ...] = ()
+    """Names of fields that are none of these."""
+
+    def until(self, window: float | None) -> Trace:
+        """Return the requests that are due in the first seconds; all without a number of them."""
+        if window is None:
+            return self
+        count = bisect_left(self.times, int(window * _SECOND))
+        columns = ("times", "prompt_tokens", "output_tokens", "blocks")
+        return replace(self, **{name: getattr(self, name)[:count] for name in columns})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Fields:
+    """The names of a file's fields, by what they are."""
+
+    time: str
+    prompt: str = ""
+    output: str = ""
+    blocks: str = ""
+    block_size: str = ""
+    others: tuple[str, ...] = ()
+
+    @property
+    def lengths(self) -> tuple[str, ...]:
+        """Those beside the time."""
+        return tuple(sorted(filter(None, (self.prompt, self.output, self.blocks, self.block_size))))
+
+    @classmethod
+    def of(cls, names: Iterable[str]) -> _Fields:
+        """Find those of a line of JSON, or of a header."""
+        plain = {re.sub(r"[^a-z]", "", name.lower()): name for name in names}
+        time, prompt, output, blocks, block_size = (
+            next((plain[name] for name in known if name in plain), "")
+            for known in (_TIMES, _PROMPTS, _OUTPUTS, _BLOCKS, _BLOCK_SIZE)
+        )
+        used = {time, prompt, output, blocks, block_size}
+        return cls(
+            time=time,
+            prompt=prompt,
+            output=output,
+            blocks=blocks,
+            block_size=block_size,
+            others=tuple(sorted({name for key, name in plain.items() if key not in _UNREMARKABLE} - used)),
+        )
+
+
+def read_trace(path: str, *, timed: bool = True) -> Trace:
+    """Read a trace, or if it need not be timed a file of lengths: numbers of tokens, one or two to a line.
+
+    Raises:
+        RequestError: it cannot be read, or a line, whose number is given, is no request of a trace.
+    """
+    try:
+        check_no_stream(Path(path))
+        with Path(path).open(encoding="utf-8", newline="") as file:
+            return _sorted(_read_rows(_numbered(file), path, timed=timed), path)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise RequestError(f"Cannot read the trace {path}: {reason}.") from error
+
+
+@dataclass(slots=True, kw_only=True)
+class _Columns:
+    """The requests of a file in its order."""
+
+    timed: bool
+    """Whether each needs a time."""
+    times: array[int]
+    prompt_tokens: array[int]
+    output_tokens: array[int]
+    blocks: list[Sequence[Hashable]]
+    block_tokens: int = 0
+    failed: int = 0
+    fields: _Fields | None = None
+
+
+def _numbered(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
+    """Yield the lines that are not empty with their numbers."""
+    return ((number, text) for number, line in enumerate(lines, 1) if (text := line.strip()))
+
+
+def _read_rows(lines: Iterator[tuple[int, str]], path: str, *, timed: bool) -> _Columns:
+    columns = _Columns(
+        timed=timed, times=array("q"), prompt_tokens=array("q"), output_tokens=array("q"), blocks=list[Any]()
+    )
+    first = next(lines, None)
+    if first is None:
+        return columns
+    if first[1].startswith("{"):
+        _read_objects(chain((first,), lines), columns, path)
+    elif ("," in first[1] or not timed) and not re.match(r"[\d.+-]", first[1]):
+        _read_table(first[1], lines, columns, path)
+    elif not timed:
+        names = ("prompt_tokens", "output_tokens")[: first[1].count(",") + 1]
+        _read_table(",".join(names), chain((first,), lines), columns, path)
+    else:
+        for number, text in chain((first,), lines):
+            columns.times.append(_time(text, _SECOND, text, path, number))
+    return columns
+
+
+def _read_objects(lines: Iterable[tuple[int, str]], columns: _Columns, path: str) -> None:
+    """Read lines of JSON; the first says which fields there are."""
+    fields: _Fields | None = None
+    for number, text in lines:
+        try:
+            row = json.loads(text)
+        except (ValueError, RecursionError):
+            row = None
+        if not isinstance(row, dict):
+            raise _no_time(text, path, number)
+        if fields is None:
+            fields = _Fields.of(row)
+            in_seconds = _IN_SECONDS in row or fields.time != "timestamp"
+            unit = _SECOND if in_seconds else _MILLISECOND
+            if fields.block_size:
+                columns.block_tokens = _tokens(row[fields.block_size], fields.block_size, path, number)
+        _add_row(row, fields, unit, columns, path, number, text)
+
+
+def _read_table(header: str, lines: Iterable[tuple[int, str]], columns: _Columns, path: str) -> None:
+    """Read the rows of a CSV, whose header says which columns there are."""
+    names = next(csv.reader([header.lstrip("\ufeff")]))
+    fields = _Fields.of(names)
+    if not fields.time and columns.timed:
+        raise RequestError(
+            f"The trace {path} has no column of times; name one of them seconds, besides prompt_tokens and "
+            "output_tokens."
+        )
+    numbers = list[int]()
+
+    def remember(numbered: Iterable[tuple[int, str]]) -> Iterator[str]:
+        for number, text in numbered:
+            numbers[:] = [number]
+            yield text
+
+    for row in csv.DictReader(remember(lines), names):
+        _add_row(row, fields, _SECOND, columns, path, numbers[0], ",".join(map(str, row.values())))
+
+
+def _add_row(
+    row: Mapping[str, Any], fields: _Fields, unit: int, columns: _Columns, path: str, number: int, text: str
+) -> None:
+    lengths = [_tokens(row.get(name), name, path, number) for name in (fields.prompt, fields.output) if name]
+    if lengths and not all(lengths):
+        columns.failed += 1
+        return
+    untimed = not (columns.timed or fields.time)
+    columns.times.append(0 if untimed else _time(row.get(fields.time), unit, text, path, number))
+    columns.fields = fields
+    if fields.prompt:
+        columns.prompt_tokens.append(lengths[0])
+    if fields.output:
+        columns.output_tokens.append(lengths[-1])
+    if fields.blocks:
+        ids = row.get(fields.blocks) or ()
+        columns.blocks.append(tuple(map(_hashable, ids)) if isinstance(ids, list) else ())
+
+
+def _hashable(value: Any) -> Hashable:
+    return value if isinstance(value, int) else str(value)
+
+
+def _time(value: Any, unit: int, text: str, path: str, number: int) -> int:
+    """Return a time in nanoseconds: of so many for each `unit`, or a date."""
+    try:
+        if isinstance(value, str) and "-" in value[1:] and ":" in value:
+            date = datetime.fromisoformat(value)
+            return (date.replace(tzinfo=date.tzinfo or UTC) - _EPOCH) // _MICROSECOND * 1000
+        return int(float(value) * unit)
+    except (ValueError, OverflowError, TypeError):
+        raise _no_time(text, path, number) from None
+
+
+def _no_time(text: str, path: str, number: int) -> RequestError:
+    problem = 'neither seconds nor an object with "timestamp" in milliseconds'
+    return RequestError(f"Line {number} of the trace {path} is {problem}: {text[:40]}")
+
+
+def _tokens(value: Any, name: str, path: str, number: int) -> int:
+    try:
+        count = float(value)
+    except (TypeError, ValueError):
+        count = math.nan
+    if not count >= 0 or count != int(count) or isinstance(value, bool):
+        raise RequestError(f"Line {number} of the trace {path}: {name} is {value!r}, no number of tokens.")
+    return int(count)
+
+
+def _sorted(columns: _Columns, path: str) -> Trace:
+    """Return the requests in the order of their times."""
+    if not columns.times:
+        raise RequestError(f"The trace {path} has no times.")
+    times = columns.times
+    order = sorted(range(len(times)), key=times.__getitem__)
+    begin = times[order[0]]
+    blocks = [columns.blocks[at] for at in order] if any(columns.blocks) else []
+    prompts = _in_order(columns.prompt_tokens, order)
+    return Trace(
+        times=array("q", (times[at] - begin for at in order)),
+        prompt_tokens=prompts,
+        output_tokens=_in_order(columns.output_tokens, order),
+        blocks=blocks,
+        block_tokens=columns.block_tokens or _find_block_size(prompts, blocks),
+        failed=columns.failed,
+        lengths=columns.fields.lengths if columns.fields else (),
+        others=columns.fields.others if columns.fields else (),
+    )
+
+
+def _in_order(column: array[int], order: Sequence[int]) -> array[int]:
+    return array("q", (column[at] for at in order)) if column else column
+
+
+def _find_block_size(prompts: Sequence[int], blocks: Sequence[Sequence[Hashable]]) -> int:
+    """Return the tokens of a block for which every prompt has as many blocks as it has ids."""
+    counts = [(tokens, len(ids)) for tokens, ids in zip(prompts[:_LOOKED_AT], blocks, strict=False) if ids]
+    for rule in (math.ceil, math.floor):  # traces name the last, partial block, or full ones alone
+        for size in _USUAL_BLOCKS:
+            if counts and all(rule(tokens / size) == count for tokens, count in counts):
+                return size
+    return _USUAL_BLOCKS[0]

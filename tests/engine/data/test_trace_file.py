@@ -1,0 +1,164 @@
+"""Traces are read in the forms that people have, and what is none is refused with its line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from modeldyno.base.errors import RequestError
+from modeldyno.engine.data.trace_file import Trace, read_trace
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SECOND = 1_000_000_000
+FORMS = {
+    "mooncake": """
+        {"timestamp": 250, "input_length": 700, "output_length": 9, "hash_ids": [0, 7]}
+        {"timestamp": 0, "input_length": 512, "output_length": 8, "hash_ids": [0]}
+    """,
+    "bailian": """
+        {"chat_id": 1, "timestamp": 1.25, "input_length": 700, "output_length": 9, "hash_ids": [0, 7]}
+        {"chat_id": 2, "timestamp": 1, "input_length": 512, "output_length": 8, "hash_ids": [0]}
+    """,
+    "other names": """
+        {"timestamp": 250.0, "prompt_tokens": 700, "completion_tokens": 9}
+        {"timestamp": 0.0, "prompt_tokens": 512, "completion_tokens": 8}
+    """,
+    "BurstGPT": """
+        Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type
+        5,ChatGPT,512,8,520,Conversation log
+        5.1,ChatGPT,0,0,0,Conversation log
+        5.25,GPT-4,700,9,709,API log
+    """,
+    "Azure": """
+        TIMESTAMP,ContextTokens,GeneratedTokens
+        2023-11-16 18:15:46.7500000,512,8
+        2023-11-16 18:15:47.0000000,700,9
+    """,
+    "Azure of 2024": """
+        TIMESTAMP,ContextTokens,GeneratedTokens
+        2024-05-10 00:00:00.009930+00:00,512,8
+        2024-05-10 00:00:00.259930+00:00,700,9
+    """,
+    "Vidur": """
+        arrived_at,num_prefill_tokens,num_decode_tokens
+        0.0,512,8
+        0.25,700,9
+    """,
+    "ours": """
+        seconds,prompt_tokens,output_tokens
+        10.25,700,9
+        10,512,8
+    """,
+}
+
+
+def written(text: str, folder: Path) -> Trace:
+    """Read a text as a trace."""
+    path = folder / "trace"
+    path.write_text("\n".join(line.strip() for line in text.splitlines()))
+    return read_trace(str(path))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_lengths_are_read_in_the_order_of_their_times(form: str, tmp_path: Path) -> None:
+    """Whatever the columns are called, and in whatever unit the times are."""
+    trace = written(FORMS[form], tmp_path)
+
+    assert [*trace.times] == [0, SECOND // 4]
+    assert [*trace.prompt_tokens] == [512, 700]
+    assert [*trace.output_tokens] == [8, 9]
+    assert trace.failed == (form == "BurstGPT")
+    assert trace.others == (("Log Type", "Model") if form == "BurstGPT" else ())
+    assert bool(trace.blocks) == (form in {"mooncake", "bailian"})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "5.5\n5.0\n\n5.25\n",
+        "\n".join(f'{{"timestamp": {time}, "input_length": 3}}' for time in (250, 0, 500.0)),
+    ],
+)
+def test_times_alone_are_seconds_or_milliseconds(text: str, tmp_path: Path) -> None:
+    """They are sorted, and count from the first of them."""
+    trace = written(text, tmp_path)
+
+    assert [*trace.times] == [0, SECOND // 4, SECOND // 2]
+    assert [*trace.output_tokens] == []
+
+
+def test_what_a_trace_has_beside_its_times_is_known(tmp_path: Path) -> None:
+    """By its first request: lengths, and what nothing is made of."""
+    trace = written(
+        '\n{"timestamp": 0, "output_length": 4, "input_length": 3, "user": 8, "id": 1}\n', tmp_path
+    )
+
+    assert trace.lengths == ("input_length", "output_length")
+    assert trace.others == ("user",)
+    assert written("0.5\n", tmp_path).lengths == ()
+
+
+@pytest.mark.parametrize(
+    ("rows", "size"),
+    [
+        ([(512, 1), (513, 2), (6758, 14)], 512),
+        ([(16, 1), (100, 7)], 16),
+        ([(1024, 16), (1023, 15), (100, 1)], 64),
+        ([(100, 3), (100, 9)], 512),
+        ([(100, 0)], 512),
+    ],
+)
+def test_the_size_of_a_block_is_recognised(rows: list[tuple[int, int]], size: int, tmp_path: Path) -> None:
+    """By how many ids prompts have; of contradictions, and without any, it is mooncake's."""
+    lines = [
+        f'{{"timestamp": 0, "input_length": {tokens}, "hash_ids": {["a"] * count}}}'.replace("'", '"')
+        for tokens, count in rows
+    ]
+    assert written("\n".join(lines), tmp_path).block_tokens == size
+
+
+def test_a_trace_may_say_the_size_of_its_blocks(tmp_path: Path) -> None:
+    """Then nothing is recognised."""
+    text = '{"timestamp": 0, "input_length": 512, "hash_ids": [[1]], "block_size": 24}'
+    trace = written(text, tmp_path)
+
+    assert trace.block_tokens == 24
+    assert [*trace.blocks] == [("[1]",)]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("0.5\nsoon\n", "Line 2 of the trace"),
+        ("nan\n", "Line 1"),
+        ('{"when": 3}\n', "Line 1"),
+        ('{"timestamp": null}\n', "Line 1"),
+        ("{broken\n", "Line 1"),
+        ('{"timestamp": 1}\n[2]\n', "Line 2"),
+        (
+            '{"timestamp": 1, "input_length": 3}\n{"timestamp": 1}\n',
+            "Line 2 .*: input_length is None, no number",
+        ),
+        ("seconds,prompt_tokens\n1,2\n\n2,-3\n", "Line 4 .*: prompt_tokens is '-3', no number of tokens"),
+        ("seconds,prompt_tokens\n1,2.5\n", "Line 2 .* no number of tokens"),
+        ("seconds,prompt_tokens\n2024-13-01 00:00:00,2\n", "Line 2"),
+        ("prompt_tokens,output_tokens\n1,2\n", "has no column of times; name one of them seconds"),
+        ("\n", "has no times"),
+        (None, "Cannot read the trace"),
+        (b"\xff\xfe", "it is not text"),
+    ],
+)
+def test_a_trace_that_cannot_be_read_is_refused_in_a_sentence(
+    text: str | bytes | None, message: str, tmp_path: Path
+) -> None:
+    """The sentence names the file, and the line where there is one."""
+    path = tmp_path / "trace"
+    if text is not None:
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(RequestError, match=message) as refusal:
+        read_trace(str(path))
+    assert str(path) in str(refusal.value)
+    assert "\n" not in str(refusal.value)
