@@ -206,6 +206,21 @@ def describe_load(result: Result, load: Load) -> str:
     )
 
 
+def describe_client(result: Result) -> str:
+    """Say what the client itself adds to the times of streamed answers; empty if that is not known."""
+    named = (("client_first_token_error", "a first token"), ("client_gap_error", "a gap"))
+    return join_nonempty(*(
+        f"{'adds ' if metric == named[0][0] else ''}{_mean_and_tail(error)} to {time}"
+        for metric, time in named
+        if (error := result.distribution(metric)) is not None
+    ))  # fmt: skip
+
+
+def _mean_and_tail(error: Distribution) -> str:
+    mean, tail = (format_quantity(error.statistic(name), SECONDS, 2) for name in ("mean", "p99"))
+    return f"{mean} (p99 {tail})"
+
+
 def redundant_metrics(result: Result) -> frozenset[str]:
     """Return the metrics that add nothing: (nearly) equal to another row, or without errors."""
     rates = [rate.value for name in ("throughput", "request_rate") if (rate := result.find(name))]
