@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from modeldyno.base.metrics.measurement_plan import Plan
     from modeldyno.engine.interfaces.probe import ProbeContext
     from modeldyno.engine.interfaces.request_target import Reply, Target
-    from modeldyno.engine.interfaces.server_stats import CounterReading
+    from modeldyno.engine.interfaces.server_stats import CounterReading, ServerCounters
     from modeldyno.serving.load.request_log import RecordParts
     from modeldyno.serving.load.steady_window import SteadyWindow
     from modeldyno.serving.loadgen.calibration import PlaybackServer
@@ -230,7 +230,8 @@ def _report(finished: _FinishedLoad, plan: Plan, since: int) -> Iterator[Measure
         yield from request_stages.measurements(window, monitor.stamps)
     reasons = tuple(map(monitor.session.finish_reason, ending.replies))
     yield from stream_doubts.stream_doubts(window, replace(finished.text_request, reasons=reasons))
-    yield from _by_turn(finished, window)
+    account = readings[-1].counters.since(readings[0].counters) if readings else None
+    yield from _by_turn(finished, window, account)
     if finished.messages == 1:
         yield _REPEATED
     if monitor.load.trace and not finished.of_trace:
@@ -245,7 +246,9 @@ def _report(finished: _FinishedLoad, plan: Plan, since: int) -> Iterator[Measure
         yield from _nothing_measured(window)
 
 
-def _by_turn(finished: _FinishedLoad, window: SteadyWindow) -> Iterator[Measurement | Doubt]:
+def _by_turn(
+    finished: _FinishedLoad, window: SteadyWindow, account: ServerCounters | None
+) -> Iterator[Measurement | Doubt]:
     """Yield what the server had of the prompts, and of chats the figures of each turn."""
     session = finished.monitor.session
     if finished.turns:
@@ -261,6 +264,7 @@ def _by_turn(finished: _FinishedLoad, window: SteadyWindow) -> Iterator[Measurem
     yield from stream_doubts.cached_prompts(
         [(session.cached_tokens(reply), session.prompt_tokens(reply)) for reply in unseen],
         [finished.shared[reply.message] for reply in unseen] if finished.shared else (),
+        account,
     )
 
 
@@ -327,7 +331,7 @@ def _has_answers(records: RecordParts) -> bool:
 def _start_load(
     session: RequestSession | ThreadSession, subject: ProbeContext, load: Load, seed: int
 ) -> Iterator[tuple[RunningLoad, int, TextRequest, Target | None]]:
-    """Start the load; yield it, its number of distinct requests, the text they ask for, and the target."""
+    """Start the load; yield it, its number of distinct requests, their text, and the target."""
     if isinstance(session, ThreadSession):
         if load.sequence is not None:
             raise RequestError("Calls in this process send no sequences; leave `sequence` out.")
@@ -348,7 +352,8 @@ def _start_load(
                 load = replace(load, requests=len(target.messages))
         if target.think_times and not (load.closed or load.arrivals is Arrivals.SEQUENCES):
             raise RequestError(
-                "The data says after which pause turns are due (its field delay), but requests at a rate wait for no "
+                "The data says after which pause turns are due (its field delay), but requests at a "
+                "rate wait for no "
                 "answer; leave the pauses out, or write `rate=5:sequences`."
             )
         with run_load_drivers(target, load, seed=seed) as driven:
@@ -391,6 +396,7 @@ def _server_measurements(
     if answers:
         account = readings[-1].counters.since(readings[0].counters)
         yield from latency_breakdown.measurements(windows)
+        yield from latency_breakdown.generation_measurements(readings)
         yield from latency_breakdown.doubts(account, sum(each.service for each in windows) / answers, answers)
 
 
