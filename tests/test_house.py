@@ -201,6 +201,7 @@ def test_nothing_is_timed_by_the_wall_clock() -> None:
 
 _STARTS_NO_MODEL = {
     "serving/loadgen/driver_process.py": "senders of a load",
+    "serving/loadgen/calibration.py": "the server that plays a load again",
     "engine/samplers/sidecar.py": "readers of the machine",
     "engine/samplers/nvidia_smi.py": "a program of the driver",
     "serving/backends/triton.py": "a program that runs containers",

@@ -196,7 +196,7 @@ def _value_name(option: click.Option) -> str | None:
     return None
 
 
-_TIMES = frozenset({"TIMEOUT", "DURATION", "RAMP"})
+_TIMES = frozenset({"TIMEOUT", "CALIBRATION", "DURATION", "RAMP"})
 """Last words of options that take a time."""
 
 

@@ -7,15 +7,20 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from modeldyno.base.metrics.doubt import Doubt
-from modeldyno.base.metrics.measurement import FEWEST_WINDOWS, observed_number, ratio_number
+from modeldyno.base.metrics.measurement import (
+    FEWEST_WINDOWS,
+    Distribution,
+    Measurement,
+    observed_number,
+    ratio_number,
+)
 from modeldyno.base.stats.units import SECONDS, format_quantity
 from modeldyno.engine.interfaces.server_stats import ServedWindow
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from modeldyno.base.metrics.measurement import Measurement
-    from modeldyno.engine.interfaces.server_stats import ServerCounters
+    from modeldyno.engine.interfaces.server_stats import CounterReading, ServerCounters
 
 STAGES = {
     "queue_time": "queue",
@@ -24,6 +29,8 @@ STAGES = {
     "compute_output_time": "compute_output",
 }
 """Metric to the counter behind it, in the order in which a request passes them."""
+PARTS = {"prefill_time": "prefill", "decode_time": "decode"}
+"""Metric of a part of `compute_time` to the counter behind it."""
 _FOREIGN = 0.05
 """Share of requests counted by the server beyond ours that means it served others, too."""
 _BELOW = 0.02
@@ -57,11 +64,39 @@ def measurements(windows: Sequence[ServedWindow]) -> Iterator[Measurement]:
             if remaining > 0
             else observed_number("network_time", 0.0)
         )
+    for metric, counter in PARTS.items():
+        if account.requests and getattr(account, counter) is not None:
+            yield _mean(metric, [getattr(part.account, counter) for part in parts], requests)
     yield from _formed_batch(parts)
     for size, count in sorted(account.batches.items()):
         yield observed_number("executions", count, scope=f"batch {size}")
     for name in account.models:
         yield from (replace(measurement, scope=name) for measurement in _composing_model(name, windows))
+
+
+def generation_measurements(readings: Sequence[CounterReading]) -> Iterator[Measurement]:
+    """Yield what a server of a language model reports about its cache, its queue and speculation.
+
+    Args:
+        readings: its counters over the steady window, in order.
+    """
+    account = readings[-1].counters.since(readings[0].counters)
+    if account.preemptions is not None:
+        yield observed_number("preempted_requests", account.preemptions)
+    if account.drafted_tokens and account.accepted_tokens is not None:
+        yield observed_number("accepted_token_share", account.accepted_tokens / account.drafted_tokens)
+    for metric, gauge in _GAUGES.items():
+        seen = [value for each in readings if (value := getattr(each.counters, gauge)) is not None]
+        if seen:
+            yield Measurement(metric=metric, value=Distribution.of(seen, stop="run ended"))
+
+
+_GAUGES = {
+    "kv_cache_usage": "cache_usage",
+    "running_requests": "running",
+    "waiting_requests": "waiting",
+}
+"""Metric to what a server says of the moment of a reading."""
 
 
 def _composing_model(name: str, windows: Sequence[ServedWindow]) -> Iterator[Measurement]:

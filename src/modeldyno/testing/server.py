@@ -32,6 +32,7 @@ from modeldyno.base.errors import ModelDynoError, RunFailed, UnknownName
 from modeldyno.base.stats.statistics import load_numpy
 from modeldyno.base.system.process_tree import end_with_parent
 from modeldyno.serving.load.request_log import Column
+from modeldyno.serving.servers.generation_metrics import SERVERS
 from modeldyno.testing import server_tensorflow_grpc
 from modeldyno.testing.server_faults import FAULTS, NUMBERS
 from modeldyno.testing.server_http import NOTHING, ServerConnection, ServerState
@@ -210,6 +211,8 @@ def _argument_parser() -> argparse.ArgumentParser:
     add(
         "--sessions", action="store_true", help="check that chats go on with their own answers: GET /sessions"
     )
+    add("--metrics", choices=SERVERS, default="",
+        help="write metrics at /metrics as this server does; what was cached is then only there")  # fmt: skip
     add("--together", type=int, default=1, help="tokens in a chunk of a stream")
     add("--certificate", help="file; makes it HTTPS")
     add("--key", help="file")
@@ -243,6 +246,7 @@ async def _serve(options: argparse.Namespace) -> None:
                 together=options.together,
                 prefixes=set() if options.prefix_cache else None,
                 sessions=SeenSessions() if options.sessions else None,
+                cached_in_usage=not options.metrics,
                 count_tokens=count_by_tokenizer(options.tokenizer) if options.tokenizer else count_words,
             ),
         ),
@@ -251,6 +255,7 @@ async def _serve(options: argparse.Namespace) -> None:
         faults=dict(options.fault),
         slow=options.slow,
         idle=options.idle,
+        metrics=options.metrics,
         chance=random.Random(options.seed),
     )
     secure = None

@@ -11,6 +11,7 @@ from typing import cast
 
 from modeldyno.base.clock import monotonic_ns
 from modeldyno.testing.server_faults import FAULTS, NUMBERS, set_to_reset
+from modeldyno.testing.server_metrics import write_metrics
 from modeldyno.testing.server_protocols import RequestHead, Site
 from modeldyno.testing.server_queue import COLUMNS, Ledger, Workers
 from modeldyno.testing.server_response import END, ServerResponse, chunk, problem
@@ -39,6 +40,8 @@ class ServerState:
     """Seconds after which a connection without a request is closed; None for never."""
     heads: dict[bytes, RequestHead] = field(default_factory=dict)
     answers: dict[tuple[str, bytes], ServerResponse] = field(default_factory=dict)
+    metrics: str = ""
+    """The server whose metrics it writes, of `generation_metrics.SERVERS`; empty: none."""
     chance: random.Random = field(default_factory=lambda: random.Random(0))
 
     def head(self, raw: bytes) -> RequestHead:
@@ -82,6 +85,9 @@ class ServerState:
         if head.path == f"/v2/models/{self.site.model}/stats":
             counters = {"model_stats": [self.ledger.statistics(self.site.model)]}
             return ServerResponse(json.dumps(counters).encode())
+        if head.path == "/metrics" and self.metrics:
+            text = write_metrics(self.metrics, self.ledger, self.workers, self.site.generation)
+            return ServerResponse(text, kind=b"text/plain; version=0.0.4")
         return self.site.describe(head.path)
 
     def _truth(self, head: RequestHead) -> ServerResponse:
@@ -230,6 +236,7 @@ class ServerConnection(asyncio.Protocol):
         if self.answer.turn and (sessions := self.server.site.generation.sessions) is not None:
             sessions.end(self.answer.turn, now)
         self.server.ledger.count_call(self, worked, now)
+        self.server.ledger.count_phases(self.start, self.first or worked, worked)
         self.write(raw)
         self.over()
 

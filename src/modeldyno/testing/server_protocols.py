@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -74,6 +75,10 @@ class Generation:
     """Beginnings of earlier prompts, of which the tokens are cached; None: nothing is cached."""
     sessions: SeenSessions | None = None
     """The chats of several turns so far, whose order is checked; None: it is not."""
+    cached_in_usage: bool = True
+    """Whether an answer says how much of its prompt was cached."""
+    counted: Counter[str] = field(default_factory=Counter)
+    """Tokens of the prompts so far, and those of them that were cached."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,7 +178,9 @@ class Site:
             texts = _prompts(request)
             whole = [" ".join(texts)] if request.get("messages") else texts  # a chat is one prompt
             cached = sum(_take_cached(text, settings) for text in whole)
-            usage["prompt_tokens_details"] = {"cached_tokens": cached}
+            settings.counted.update(prompt_tokens=prompt, cached_tokens=cached)
+            if settings.cached_in_usage:
+                usage["prompt_tokens_details"] = {"cached_tokens": cached}
         common = {"id": "cmpl-1", "created": 0, "model": self.model}
         turn, words = "", [_WORD] * count
         if settings.sessions is not None and request.get("messages"):

@@ -169,6 +169,11 @@ class Ledger:
         sums["compute_infer"] += worked - call.start
         sums["compute_output"] += end - worked
 
+    def count_phases(self, start: int, first: int, worked: int) -> None:
+        """Count the time of a generated text up to its first piece, and from there to its last."""
+        self.nanoseconds["prefill"] += first - start
+        self.nanoseconds["decode"] += worked - first
+
     def statistics(self, model: str) -> dict[str, Any]:
         """Return the counters in Triton's format."""
 

@@ -237,6 +237,35 @@ class TestAccount:
             with session(model) as opened:
                 assert not opened.has_statistics
 
+    def test_a_server_of_language_models_is_read_at_its_usual_path(self) -> None:
+        """Beside its API, whichever of those that are known it is; unless the knob says otherwise."""
+        with serve_in_subprocess("--metrics", "vLLM", "--tokens", "3", "--pace", "0.001") as running:
+            url = f"http://127.0.0.1:{running.port}/metrics"
+            with session(at(running, "/v1#echo,protocol=openai")) as opened:
+                assert opened.has_statistics
+                before = opened.account()
+                send_once(opened.target([{"prompt": np.array(["a b"], object)}]))
+                added = opened.account().since(before)
+            assert added.requests == 1
+            assert 0 < added.decode <= added.compute
+            with session(at(running, "/v1#echo,protocol=openai"), metrics="none") as opened:
+                assert not opened.has_statistics
+            for named in (url, url.removesuffix("/metrics")):
+                with session(elsewhere("openai"), metrics=named) as opened:
+                    assert opened.account().requests >= 1
+            with session(elsewhere("http", options={"stream": True})) as opened:
+                assert not opened.has_statistics
+
+    def test_metrics_that_are_not_there_are_refused(self, server: RunningServer) -> None:
+        """Where the knob names them: nobody is there, nothing is, or it is of no server that is known."""
+        for path, message in (("/none", "answered 404"), ("/v1/models", "no metrics of vLLM, SGLang")):
+            named = f"http://127.0.0.1:{server.port}{path}"
+            with pytest.raises(RequestError, match=message), session(elsewhere("openai"), metrics=named):
+                pass
+        for wrong in ("metrics", "ftp://host/metrics", "http://host:port/metrics"):
+            with pytest.raises(RequestError, match="is no URL"), session(elsewhere("openai"), metrics=wrong):
+                pass
+
     def test_an_account_that_fails_later_is_an_os_error(self) -> None:
         """A server that is gone by the time of the second look is an OSError, as for any lost connection."""
         with serve_in_subprocess() as running, session(at(running, "#echo")) as opened:

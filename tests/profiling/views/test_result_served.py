@@ -12,7 +12,13 @@ from modeldyno.base.job.model_ref import ModelIdentity, ModelRef
 from modeldyno.base.metrics.measurement import Distribution, Interval, Measurement, observed_number
 from modeldyno.base.report.blocks import Notice, Table
 from modeldyno.base.result.result import Result
-from modeldyno.profiling.views.result.served import breakdown, by_turn, composing_models, server_clause
+from modeldyno.profiling.views.result.served import (
+    breakdown,
+    by_turn,
+    composing_models,
+    describe_client,
+    server_clause,
+)
 from modeldyno.profiling.views.result.table import brief_results, results
 
 STAGES = (
@@ -132,6 +138,41 @@ def test_the_stages_of_a_request_sum_to_the_whole() -> None:
     ]
     assert isinstance(note, Notice)
     assert note.text == "the server ran batches of 3.50 on average: 4 (7 calls), 1 (2 calls)"
+
+
+def test_the_client_says_what_it_adds_to_the_times_of_tokens() -> None:
+    """Of each what is known, and nothing of a load that has no such times."""
+    first, gap = spread("client_first_token_error"), spread("client_gap_error")
+    assert describe_client(result(first, gap)) == (
+        "adds 10 ms (p99 11 ms) to a first token, 10 ms (p99 11 ms) to a gap"
+    )
+    assert describe_client(result(gap)) == "adds 10 ms (p99 11 ms) to a gap"
+    assert not describe_client(result(RATE))
+
+
+def test_what_a_server_of_language_models_reports_is_a_sentence() -> None:
+    """Its phases, its requests at once, its cache and speculation, as far as it says."""
+    gauges = [
+        Measurement(metric=metric, value=Distribution.of([low, high]))
+        for metric, low, high in (
+            ("running_requests", 4, 8),
+            ("waiting_requests", 0, 2),
+            ("kv_cache_usage", 0.2, 0.5),
+        )
+    ]
+    counters = [
+        observed_number("prefill_time", 0.002),
+        observed_number("decode_time", 0.003),
+        observed_number("preempted_requests", 1),
+        observed_number("accepted_token_share", 0.6),
+    ]
+    *_, sentence = breakdown(result(spread("service_time"), *STAGES[:3], *gauges, *counters))
+    assert isinstance(sentence, Notice)
+    assert sentence.text == (
+        "by the server's metrics a request takes 2.00 ms of prefill and 3.00 ms of decode; on average 6 "
+        "(at most 8) running and 1 (at most 2) waiting; the cache 50% full at most; 1 request preempted; "
+        "60.0% of the speculated tokens accepted"
+    )
 
 
 def test_a_stage_with_an_interval_shows_it() -> None:

@@ -561,6 +561,54 @@ def test_a_served_window_has_the_answers_between_two_readings() -> None:
     assert (first.account.requests, second.account.requests) == (3, 1)
 
 
+def test_a_server_that_counts_no_requests_has_answered_ours() -> None:
+    """What it sums over requests is divided by those."""
+    readings = [
+        CounterReading(when=at, counters=ServerCounters(requests=0, compute=at / 10)) for at in (10, 30)
+    ]
+    (only,) = load_analysis.served_windows(readings, window(records(np.array([15, 20]), 2), seconds=40e-9))
+    assert (only.account.requests, only.account.compute) == (2, 2.0)
+
+
+def test_a_language_model_has_its_phases_as_parts_of_its_work() -> None:
+    """They are no stages beside it: the sum is the same without them."""
+    account = ServerCounters(requests=10, queue=0.1, compute=0.5, prefill=0.1, decode=0.4)
+    parts = {m.metric: m.value for m in latency_breakdown.measurements([served(account, 0.08)])}
+    assert parts == pytest.approx(
+        {
+            "queue_time": 0.01,
+            "compute_time": 0.05,
+            "network_time": 0.02,
+            "prefill_time": 0.01,
+            "decode_time": 0.04,
+        }
+    )
+
+
+def test_what_a_server_of_language_models_reports_is_measured() -> None:
+    """Counters by their growth, gauges by every reading; what it does not report is left out."""
+    readings = [
+        CounterReading(
+            when=at,
+            counters=ServerCounters(
+                requests=at, preemptions=5 + at, drafted_tokens=100 * at, accepted_tokens=60 * at,
+                cache_usage=0.25 * at, running=at, waiting=None,
+            ),
+        )
+        for at in (1, 2, 3)
+    ]  # fmt: skip
+    by_metric = {m.metric: m.value for m in latency_breakdown.generation_measurements(readings)}
+    assert by_metric["preempted_requests"] == 2
+    assert by_metric["accepted_token_share"] == pytest.approx(0.6)
+    usage = by_metric["kv_cache_usage"]
+    assert isinstance(usage, Distribution)
+    assert (usage.statistic("mean"), usage.statistic("max")) == (0.5, 0.75)
+    assert "running_requests" in by_metric
+    assert "waiting_requests" not in by_metric
+    bare = [CounterReading(when=at, counters=ServerCounters(requests=at)) for at in (1, 2)]
+    assert not list(latency_breakdown.generation_measurements(bare))
+
+
 def test_the_parts_of_a_request_sum_to_the_whole() -> None:
     """What the server's account leaves of the service time is network, protocol and client."""
     account = ServerCounters(requests=20, queue=0.02, compute=0.1, samples=40, executions=10, batches={4: 10})

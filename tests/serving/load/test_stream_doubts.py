@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +11,7 @@ from tests.serving.load.test_load_analysis import records, window
 from modeldyno.base.metrics.doubt import CODES, Doubt
 from modeldyno.base.metrics.measurement import Measurement
 from modeldyno.base.result.request_outcome import RequestOutcome
+from modeldyno.engine.interfaces.server_stats import ServerCounters
 from modeldyno.serving.load.stream_doubts import TextRequest, cached_prompts, stream_doubts
 
 if TYPE_CHECKING:
@@ -122,3 +124,18 @@ def test_prompts_that_were_to_begin_alike_may_come_from_a_cache() -> None:
     assert isinstance(doubt, Doubt)
     assert "69% of the prompts' tokens from earlier requests instead of the 50% with which they" in doubt.seen
     assert not list(cached_prompts([(48, 100)], [50], first_turns=True))
+
+
+def test_cached_prompts_are_told_by_the_servers_metrics_where_answers_say_nothing() -> None:
+    """Answers come first; a server that looked nothing up says nothing."""
+    account = ServerCounters(requests=1, cached_tokens=30, prompt_tokens=100)
+    share, doubt = cached_prompts([(-1, 100)], account=account)
+    assert isinstance(share, Measurement)
+    assert share.value == 0.3
+    assert isinstance(doubt, Doubt)
+    assert "as its metrics say" in doubt.seen
+    (answered,) = cached_prompts([(0, 100)], account=account)
+    assert isinstance(answered, Measurement)
+    assert answered.value == 0
+    for silent in (ServerCounters(requests=1), replace(account, prompt_tokens=0.0)):
+        assert list(cached_prompts([], account=silent)) == []

@@ -67,19 +67,3 @@ def test_mlserver() -> None:
     assert prometheus_text.mlserver_counters(parse_samples(model + http), "m") == (expected, 0.25, 0.75)
     assert prometheus_text.mlserver_counters(parse_samples(model), "m") == (expected, 0.25, 0.25)
     assert prometheus_text.mlserver_counters({}, "m") == (ServerCounters(requests=0), 0.0, 0.0)
-
-
-def test_vllm() -> None:
-    """The phases of a request are told over all reasons of its end."""
-    samples = parse_samples(
-        'vllm:request_success_total{finished_reason="stop",model_name="m"} 3\n'
-        'vllm:request_success_total{finished_reason="length",model_name="m"} 2\n'
-        'vllm:request_queue_time_seconds_sum{model_name="m"} 0.5\n'
-        'vllm:request_inference_time_seconds_sum{model_name="m"} 4.5\n'
-    )
-    assert (
-        prometheus_text.vllm_counters(samples)
-        == prometheus_text.vllm_counters(samples, "m")
-        == ServerCounters(requests=5, queue=0.5, compute=4.5)
-    )
-    assert prometheus_text.vllm_counters({}) == ServerCounters(requests=0)

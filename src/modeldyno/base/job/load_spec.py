@@ -81,6 +81,8 @@ class Load:
     """Retries of a request that was refused, rejected, or lost before any answer; each is counted."""
     drivers: int = 1
     """Driver processes."""
+    calibration: float = 1.0
+    """Time after a load of streamed answers in which the client's own error is measured; 0: it is not."""
     sequence: tuple[int, int] | None = None
     """Fewest and most requests of a sequence, for stateful models and chats of several turns: each slot has
     one sequence open, and sends its requests one after the other. BY_DATA: as many as its stream of the input
@@ -211,6 +213,7 @@ def _contradictions(load: Load) -> tuple[tuple[bool, str], ...]:
             "Requests at a rate wait for no answer; leave `think_time` out, or write `rate=5:sequences`",
         ),
         (load.retries < 0 or not load.ramp >= 0, "Neither retries nor the ramp of a load can be negative"),
+        (not 0 <= load.calibration < math.inf, "The calibration of a load cannot be negative"),
     )
 
 

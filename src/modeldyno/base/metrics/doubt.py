@@ -68,6 +68,7 @@ DISTURBING: dict[str, str] = {
     "unanswered": "The time was up before some requests were answered: the slowest are not in the latency.",
     "sent-late": "Some requests were sent late: the tail of the latency is not the server's alone.",
     "cut-sessions": "The steady window is shorter than a session: some turns outweigh others in the figures.",
+    "within-client-error": "A time of a stream is below twice the error of the client that measured it.",
     "length-differs": "The server counts another number of tokens in a prompt than was asked for.",
     "cached-prompts": "The server had tokens of prompts from earlier requests, and did not compute them.",
     "repeated-request": "All requests were identical, so that a cache may have answered them.",
@@ -154,6 +155,7 @@ INCIDENTAL: dict[str, str] = {
     "not-in-pieces": "A streamed answer came whole, or its pieces have no text: no token has a time.",
     "no-token-counts": "The server did not count the tokens of its answers: their rate is not known.",
     "fewer-tokens": "The answers have fewer tokens than were asked for.",
+    "uncalibrated": "The client's own error in the times of streamed answers could not be measured.",
     "trace-reduced": "Not all that the trace has about its requests was used, or not all of them were sent.",
 }
 """A figure beside the main ones is rough or lacking, or something is good to know."""

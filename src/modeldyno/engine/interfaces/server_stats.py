@@ -14,7 +14,7 @@ class ServerCounters:
     """
 
     requests: int
-    """Answered well."""
+    """Answered well; 0 at all times of a server that does not count them."""
     failures: int = 0
     samples: int | None = None
     executions: int | None = None
@@ -23,6 +23,26 @@ class ServerCounters:
     compute_input: float | None = None
     compute: float | None = None
     compute_output: float | None = None
+    prefill: float | None = None
+    """Of a language model: the part of `compute` up to the first token."""
+    decode: float | None = None
+    """The part of it for the tokens after the first."""
+    preemptions: float | None = None
+    """Requests that had to give up their part of the KV cache, to begin anew later."""
+    prompt_tokens: float | None = None
+    """Tokens of prompts that were looked up in a cache of earlier ones."""
+    cached_tokens: float | None = None
+    """Those of them that it had."""
+    drafted_tokens: float | None = None
+    """Tokens that a draft model, or another way of speculation, proposed."""
+    accepted_tokens: float | None = None
+    """Those of them that the model accepted."""
+    cache_usage: float | None = None
+    """Share of the KV cache in use now."""
+    running: float | None = None
+    """Requests that are worked on now."""
+    waiting: float | None = None
+    """Requests that wait now."""
     batches: dict[int, int] = field(default_factory=dict)
     """Size of the formed batch to the number of executions."""
     models: dict[str, ServerCounters] = field(default_factory=dict)
@@ -57,6 +77,7 @@ class ServerCounters:
 
 _COUNTERS = (
     "requests", "failures", "samples", "executions", "queue", "compute_input", "compute", "compute_output",
+    "prefill", "decode", "preemptions", "prompt_tokens", "cached_tokens", "drafted_tokens", "accepted_tokens",
 )  # fmt: skip
 
 

@@ -76,6 +76,7 @@ class SendOptions:
     request_timeout: float | str = 60.0
     retries: int = 0
     drivers: int = 1
+    calibration: float | str = 1.0
     sequence: int | str | tuple[int, int] | None = None
     think_time: float | str | None = None
     cancel: str | None = None
@@ -91,6 +92,7 @@ class LoadKeywords(PlannedKnobs, PriceKeywords, RunKeywords, StoreKeywords, tota
     request_timeout: float | str
     retries: int
     drivers: int
+    calibration: float | str
     sequence: int | str | tuple[int, int] | None
     think_time: float | str | None
     cancel: str | None
@@ -139,6 +141,8 @@ def load(
         request_timeout: timeout of a request, in seconds or as text.
         retries: retries of a request that was refused, rejected (429, 503), or lost before any answer.
         drivers: number of processes that send.
+        calibration: time after a load of streamed answers to measure the client's own error in their times,
+            in seconds or as text; 0 leaves it out.
         sequence: requests of each sequence of a stateful model, or turns of each chat: ``20``, ``"10..30"``,
             or ``"data"`` for the streams of the data; with a rate, `concurrency` of them are open at once.
         think_time: pause of a sequence between an answer and when its next request is due: seconds,
@@ -218,6 +222,8 @@ def load_curve(
         request_timeout: timeout of a request, in seconds or as text.
         retries: retries of a request that was refused, rejected (429, 503), or lost before any answer.
         drivers: number of processes that send.
+        calibration: time after a load of streamed answers to measure the client's own error in their times,
+            in seconds or as text; 0 leaves it out.
         sequence: requests of each sequence of a stateful model, or turns of each chat: ``20``, ``"10..30"``,
             or ``"data"`` for the streams of the data; with a rate, `concurrency` of them are open at once.
         think_time: pause of a sequence between an answer and when its next request is due: seconds,
@@ -314,6 +320,8 @@ def find_load(
         request_timeout: timeout of a request, in seconds or as text.
         retries: retries of a request that was refused, rejected (429, 503), or lost before any answer.
         drivers: number of processes that send.
+        calibration: time after a load of streamed answers to measure the client's own error in their times,
+            in seconds or as text; 0 leaves it out.
         sequence: requests of each sequence of a stateful model, or turns of each chat: ``20``, ``"10..30"``,
             or ``"data"`` for the streams of the data; with a rate, `concurrency` of them are open at once.
         think_time: pause of a sequence between an answer and when its next request is due: seconds,

@@ -1,7 +1,7 @@
 """Starts an OpenAI-compatible server by a command such as ``transformers serve`` or ``vllm serve``.
 
-The command gets the model's name and loads it; requests are text. If the server exposes vLLM's metrics, its
-counters are read.
+The command gets the model's name and loads it; requests are text. If the server exposes metrics that
+`servers.generation_metrics` knows, they are read.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from modeldyno.engine.interfaces.request_target import Endpoint
 from modeldyno.models.interface import Form
 from modeldyno.serving.backends import base, remote
 from modeldyno.serving.backends.base import ServerSession, SessionWithStats
-from modeldyno.serving.servers import install, prometheus_text, tcp_ports
+from modeldyno.serving.servers import generation_metrics, install, tcp_ports
 from modeldyno.serving.servers.server_process import Launch, http_ready
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def _session(
     }
     return (
         SessionWithStats(counters=lambda: _read_counters(control), **fields)
-        if _has_vllm_metrics(control)
+        if _has_metrics(control)
         else ServerSession(**fields)
     )
 
@@ -181,12 +181,12 @@ def _engine_versions(engine: install.InstalledServer | None) -> dict[str, str]:
     return {f"server {name}": version for name, version in versions.items()}
 
 
-def _has_vllm_metrics(control: AdminClient) -> bool:
+def _has_metrics(control: AdminClient) -> bool:
     try:
-        return any(name.startswith("vllm:") for name in parse_samples(control.text("GET", "/metrics")))
+        return bool(generation_metrics.server_of(parse_samples(control.text("GET", "/metrics"))))
     except OSError:
         return False
 
 
 def _read_counters(control: AdminClient) -> ServerCounters:
-    return prometheus_text.vllm_counters(parse_samples(control.text("GET", "/metrics")))
+    return generation_metrics.read_counters(parse_samples(control.text("GET", "/metrics")))

@@ -6,11 +6,13 @@ in the same period.
 
 from __future__ import annotations
 
+import http.client
 import os
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from modeldyno.base import plugins
 from modeldyno.base.errors import RequestError
@@ -23,17 +25,20 @@ from modeldyno.base.job.prompt_lengths import (
     lengths_of_knobs,
 )
 from modeldyno.base.system.process_tree import ancestors
+from modeldyno.base.system.prometheus_samples import parse_samples
 from modeldyno.engine.environment.listening import serving_process
-from modeldyno.engine.interfaces.request_target import Endpoint
+from modeldyno.engine.interfaces.request_target import Endpoint, Tls
 from modeldyno.engine.interfaces.session import RequestSession
 from modeldyno.models.interface import Form
 from modeldyno.serving.backends.request_knobs import COMPRESSION_KNOB, SHARED_MEMORY_KNOB
 from modeldyno.serving.backends.shared_regions import SharedRegions
+from modeldyno.serving.clients import messages as clients_messages
 from modeldyno.serving.interfaces.client import (
     Client,
 )
 from modeldyno.serving.load.endpoint_url import unknown_model
 from modeldyno.serving.loadgen.single_request import send_once
+from modeldyno.serving.servers import generation_metrics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -110,6 +115,11 @@ _KNOBS: dict[tuple[str, ...], tuple[Knob, ...]] = {
             kind=bool,
             sentence="Time the pieces of the answer as they are generated; by default with openai alone.",
         ),
+        Knob(
+            name="metrics",
+            sentence="URL of the server's metrics, of vLLM, SGLang, llama.cpp or TGI; /metrics of the server "
+            "if not set, none for none.",
+        ),
     ),
     ("http",): (
         Knob(
@@ -124,7 +134,9 @@ _KNOBS: dict[tuple[str, ...], tuple[Knob, ...]] = {
 }
 """The knobs of some protocols; all but the bodies become options of the Endpoint."""
 _PROTOCOLS_OF_KNOB = {knob.name: protocols for protocols, group in _KNOBS.items() for knob in group}
-_BODIES = ("body", "bodies")
+_BODIES, _METRICS = ("body", "bodies"), "metrics"
+_NO_METRICS = "none"
+"""The knob metrics of a server whose metrics are not to be read."""
 _STATISTICS_TIMEOUT = 10.0
 """Seconds that a server may take to return its statistics or its list of models."""
 _NOT_FOUND = 404
@@ -143,6 +155,7 @@ def check(config: Mapping[str, KnobValue]) -> None:
     if all(name in config for name in _BODIES):
         raise RequestError("The knobs body and bodies exclude each other; give one of them.")
     _bodies(config)
+    _metrics_place(config)
 
 
 @contextmanager
@@ -150,7 +163,7 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[_Session]:
     """Open a session that sends requests.
 
     Raises:
-        RequestError: a knob does not apply to the server's protocol.
+        RequestError: a knob does not apply to the server's protocol, or there are no metrics where it says.
     """
     endpoint: Endpoint = model.value
     for name in config:
@@ -160,7 +173,9 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[_Session]:
                 f"speaks {endpoint.protocol}; leave it out."
             )
     options = {
-        name: value for name, value in config.items() if name in _PROTOCOLS_OF_KNOB and name not in _BODIES
+        name: value
+        for name, value in config.items()
+        if name in _PROTOCOLS_OF_KNOB and name not in {*_BODIES, _METRICS}
     }
     client = plugins.client(endpoint.protocol)
     endpoint = replace(endpoint, options={**endpoint.options, **options})
@@ -171,7 +186,8 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[_Session]:
         bodies=_bodies(config),
         pid=None if pid in {os.getpid(), *ancestors(_OURS)} else pid,
         device_metrics=_device_metrics(model, endpoint) if pid is None else "",
-        has_statistics=_has_statistics(client, endpoint),
+        metrics=(metrics := _find_metrics(endpoint, config)),
+        has_statistics=metrics is not None or _has_statistics(client, endpoint),
     )
     with closing(session.regions):
         yield session
@@ -199,6 +215,8 @@ class _Session(RequestSession):
     device_metrics: str = ""
     """Where a server on another machine reports its devices."""
     has_statistics: bool = False
+    metrics: Target | None = None
+    """The request for the metrics of a server of language models; None if it has none."""
 
     def target(self, feeds: Sequence[Feed]) -> Target:
         """Turn each payload into a request."""
@@ -254,6 +272,8 @@ class _Session(RequestSession):
 
     def account(self) -> ServerCounters:
         """Read the model's counters."""
+        if self.metrics is not None:
+            return _read_metrics(self.metrics)
         return _read_statistics(self.client, self.endpoint)
 
     def _models(self) -> tuple[str, ...]:
@@ -279,6 +299,64 @@ def _has_statistics(client: Client, endpoint: Endpoint) -> bool:
     except OSError:
         return False
     return True
+
+
+def _find_metrics(endpoint: Endpoint, config: Mapping[str, KnobValue]) -> Target | None:
+    """Return the request for the metrics of a server of language models, if it has any that are known.
+
+    Raises:
+        RequestError: there are none where the knob says.
+    """
+    named, place = config.get(_METRICS), _metrics_place(config)
+    if named is None:
+        if not endpoint.options.get("stream", endpoint.protocol == "openai"):
+            return None  # perhaps no language model
+        path = endpoint.path.rstrip("/").removesuffix("/v1") if endpoint.protocol == "openai" else ""
+        place = replace(endpoint, path=f"{path}/metrics")
+    if place is None:
+        return None
+    target = clients_messages.get_target(endpoint.protocol, place, "")
+    try:
+        _read_metrics(target)
+    except OSError as error:
+        if named is None:
+            return None
+        raise RequestError(f"The metrics cannot be read: {error}; check the knob metrics.") from error
+    return target
+
+
+def _metrics_place(config: Mapping[str, KnobValue]) -> Endpoint | None:
+    """Return where the knob says that the metrics are; None if it is not set, or they are not to be read.
+
+    Raises:
+        RequestError: it is no URL.
+    """
+    named = str(config.get(_METRICS, _NO_METRICS))
+    if named == _NO_METRICS:
+        return None
+    try:
+        url = urlsplit(named)
+        port = url.port or (443 if url.scheme == "https" else 80)
+    except ValueError:
+        url, port = urlsplit(""), 0
+    if url.scheme not in {"http", "https"} or not url.hostname:
+        raise RequestError(
+            f"The knob metrics is '{named}', which is no URL; write http://host:8000/metrics, or none."
+        )
+    path = (url.path or "/metrics") + (f"?{url.query}" if url.query else "")
+    return Endpoint(host=url.hostname, port=port, path=path, tls=Tls() if url.scheme == "https" else None)
+
+
+def _read_metrics(target: Target) -> ServerCounters:
+    """Read the metrics of a server of language models; raise OSError if they are not there."""
+    where = f"{target.host}:{target.port}"
+    reply = send_once(target, timeout=_STATISTICS_TIMEOUT)
+    if reply.status != http.client.OK:
+        raise OSError(f"{where} answered {reply.status}")
+    try:
+        return generation_metrics.read_counters(parse_samples(reply.body.decode(errors="replace")))
+    except ValueError as error:
+        raise OSError(f"{where}: {error}") from error
 
 
 def _read_statistics(client: Client, endpoint: Endpoint) -> ServerCounters:

@@ -6,6 +6,7 @@ window is said in `steady_window`, how rates are counted in `load_rates`.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from modeldyno.base.stats.statistics import Samples
-    from modeldyno.engine.interfaces.server_stats import CounterReading
+    from modeldyno.engine.interfaces.server_stats import CounterReading, ServerCounters
     from modeldyno.serving.load.request_log import Column, PieceTimes
     from modeldyno.serving.load.steady_window import SteadyWindow
 
@@ -233,7 +234,10 @@ def _distribution(window: SteadyWindow, metric: str, values: Samples, why: str, 
 
 
 def served_windows(readings: Sequence[CounterReading], window: SteadyWindow) -> list[ServedWindow]:
-    """Return what the server counted from each reading to the next, and the requests answered meanwhile."""
+    """Return what the server counted from each reading to the next, and the requests answered meanwhile.
+
+    One that does not count requests has answered ours.
+    """
     np = statistics.load_numpy()
     edges = [reading.when for reading in readings]
     answers, service = np.zeros(len(edges) - 1), np.zeros(len(edges) - 1)
@@ -244,9 +248,14 @@ def served_windows(readings: Sequence[CounterReading], window: SteadyWindow) -> 
         seconds = (part.end - part.sent)[inside] * NANO
         service += np.bincount(places[inside], weights=seconds, minlength=answers.size)
     return [
-        ServedWindow(account=after.counters.since(before.counters), answers=int(n), service=float(seconds))
+        ServedWindow(account=_account(before, after, int(n)), answers=int(n), service=float(seconds))
         for (before, after), n, seconds in zip(pairwise(readings), answers, service, strict=True)
     ]
+
+
+def _account(before: CounterReading, after: CounterReading, answers: int) -> ServerCounters:
+    account = after.counters.since(before.counters)
+    return account if after.counters.requests else replace(account, requests=answers)
 
 
 def _client_costs(window: SteadyWindow) -> Iterator[Measurement]:

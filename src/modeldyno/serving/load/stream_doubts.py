@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from modeldyno.base.metrics.measurement import Measurement
+    from modeldyno.engine.interfaces.server_stats import ServerCounters
     from modeldyno.serving.load.request_log import Records
     from modeldyno.serving.load.steady_window import SteadyWindow
 
@@ -38,13 +39,18 @@ class TextRequest:
 
 
 def cached_prompts(
-    counts: Sequence[tuple[int, int]], shared: Sequence[int] = (), *, first_turns: bool = False
+    counts: Sequence[tuple[int, int]],
+    shared: Sequence[int] = (),
+    account: ServerCounters | None = None,
+    *,
+    first_turns: bool = False,
 ) -> Iterator[Measurement | Doubt]:
     """Yield the share of prompts that a server had from earlier requests, and a doubt if it matters.
 
     Args:
         counts: of some answers the cached and all tokens of the prompt; -1 if the server does not say.
         shared: with how many tokens each of these prompts was to begin as an earlier one; empty: none was.
+        account: what the server counted in the steady window, for answers that say nothing.
         first_turns: whether these are the first turns of chats, whose later turns have a share of their own.
     """
     counted = [
@@ -52,6 +58,11 @@ def cached_prompts(
         for (cached, tokens), common in zip(counts, shared or [0] * len(counts), strict=True)
         if cached >= 0 and tokens > 0
     ]
+    witness = f"{len(counted):,} answers say"
+    if not counted and account is not None and account.cached_tokens is not None and account.prompt_tokens:
+        alike = sum(shared) / max(1, sum(max(0, tokens) for _, tokens in counts))
+        total, witness = int(account.prompt_tokens), "its metrics say"
+        counted = [(int(account.cached_tokens), total, int(alike * total))]
     if not counted:
         return
     tokens = sum(tokens for _, tokens, _ in counted)
@@ -64,8 +75,7 @@ def cached_prompts(
         yield Doubt(
             code="cached-prompts",
             seen=f"the server had {share:.0%} of the {'first ' if first_turns else ''}prompts' tokens from "
-            f"earlier requests{instead}, as {len(counted):,} answers say: their first tokens may have come "
-            "sooner",
+            f"earlier requests{instead}, as {witness}: their first tokens may have come sooner",
             advice="send prompts that it has not seen, with another `seed`, or restart it; if your users' "
             "prompts begin alike, give theirs with `inputs`",
         )

@@ -70,6 +70,17 @@ def prestarting_drivers() -> Iterator[None]:
         _end_prestarted()
 
 
+@contextmanager
+def starting_ahead(count: int) -> Iterator[None]:
+    """Start drivers for a load of the block while something else is done."""
+    _PRESTARTED.drivers += [_launch() for _ in range(count - len(_PRESTARTED.drivers))]
+    try:
+        yield
+    finally:
+        if not _PRESTARTED.open:
+            _end_prestarted()
+
+
 def acquire_driver(index: int) -> DriverProcess:
     """Return a driver that has no command yet."""
     while _PRESTARTED.drivers:

@@ -6,6 +6,7 @@ calls within a process decides when requests have warmed up and are measured pre
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -27,6 +28,7 @@ from modeldyno.base.result.trace_data import TraceReport
 from modeldyno.engine.data import outputs
 from modeldyno.engine.data.trace_file import read_trace
 from modeldyno.engine.interfaces.probe import Pass
+from modeldyno.engine.interfaces.request_target import Target
 from modeldyno.engine.interfaces.session import (
     RequestSession,
     ServedSession,
@@ -35,23 +37,26 @@ from modeldyno.engine.interfaces.session import (
 )
 from modeldyno.engine.probes import timing_loop
 from modeldyno.models.interface import ExpectedOutputs
+from modeldyno.models.load_stages import WatchStage
 from modeldyno.profiling import latency_breakdown
 from modeldyno.serving.load import load_analysis, request_stages, stream_doubts, turns
 from modeldyno.serving.load.load_seconds import load_seconds, slowest_answers
 from modeldyno.serving.load.stream_doubts import TextRequest
 from modeldyno.serving.loadgen.record_spool import RecordSpool
 from modeldyno.serving.loadgen.running_load import LoadEnd
+from modeldyno.serving.probes import client_calibration
 from modeldyno.serving.probes.load_monitor import SILENCE, LoadMonitor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from modeldyno.base.metrics.measurement_plan import Plan
     from modeldyno.engine.interfaces.probe import ProbeContext
     from modeldyno.engine.interfaces.request_target import Reply, Target
-    from modeldyno.engine.interfaces.server_stats import CounterReading
+    from modeldyno.engine.interfaces.server_stats import CounterReading, ServerCounters
     from modeldyno.serving.load.request_log import RecordParts
     from modeldyno.serving.load.steady_window import SteadyWindow
+    from modeldyno.serving.loadgen.calibration import PlaybackServer
     from modeldyno.serving.loadgen.running_load import RunningLoad
 
 needs = ServedSession
@@ -66,20 +71,58 @@ def measure(
     If there are co-hosted models, each is under its own load until all of them are measured precisely enough;
     the steady window of all begins when the last of them is steady.
     """
-    with ExitStack() as spools:
-        loads = list(_run_loads(subject, plan, spools))
+    with ExitStack() as stack:
+        loads = list(_run_loads(subject, plan, stack))
         since = max(finished.monitor.steady_since(finished.paced) for finished in loads)
+        server = stack.enter_context(
+            client_calibration.standing_by([finished.target for finished in loads], loads[0].monitor.load)
+        )
+        times: dict[str, Distribution] = {}
         for finished in loads:
             measurements = _report(finished, plan, since)
             if finished.name:
                 measurements = (with_model_scope(finished.name, measurement) for measurement in measurements)
-            yield from measurements
+            yield from _noting_times(measurements, times)
         if seconds := load_seconds(loads[0].monitor.tape):
             yield TraceReport(seconds=seconds, slowest=slowest_answers(loads[0].monitor.tape))
         if path := subject.observation.records:
             from modeldyno.serving.loadgen.record_spool import write_records  # rarely needed
 
             yield write_records(loads[0].monitor.tape, Path(path))
+        if server is not None:
+            yield from _calibrate(loads[0], since, times, subject, server, plan)
+
+
+def _calibrate(
+    finished: _FinishedLoad,
+    since: int,
+    times: Mapping[str, Distribution],
+    subject: ProbeContext,
+    server: PlaybackServer,
+    plan: Plan,
+) -> Iterator[Measurement | Doubt]:
+    """Yield the client's own error in a load of streamed answers, if there is time left to measure it."""
+    target, ending = finished.target, finished.ending
+    assert target is not None
+    window, _ = finished.monitor.window(finished.paced, since=since, samples=1, unsent=ending.unsent)
+    end = finished.monitor.begin + window.load.longest(plan.max_time)
+    left = math.inf if plan.may_extend else end - perf_counter()
+    if not subject.interrupted():
+        subject.mark(WatchStage.SECOND)  # what the samplers see from now on is not of the load
+        yield from client_calibration.calibrate(
+            server, window, target.protocol, ending.replies, times, left=left, interrupted=subject.interrupted
+        )
+
+
+def _noting_times(
+    measurements: Iterator[Measurement | Doubt | Failure], times: dict[str, Distribution]
+) -> Iterator[Measurement | Doubt | Failure]:
+    """Pass on measurements, and keep the distributions of the whole load by their metrics."""
+    for measurement in measurements:
+        match measurement:
+            case Measurement(metric=metric, scope="", value=Distribution() as value):
+                times[metric] = value
+        yield measurement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +141,8 @@ class _FinishedLoad:
     text_request: TextRequest
     turns: float = 0.0
     """Turns of a session, on average; 0 if requests are of no chats."""
+    target: Target | None = None
+    """What was sent to; None if requests were calls in this process."""
     expected: Sequence[ExpectedOutputs] = ()
     """Of each message the answer that is expected."""
     shared: Sequence[int] = ()
@@ -123,13 +168,14 @@ def _run_loads(subject: ProbeContext, plan: Plan, spools: ExitStack) -> Iterator
                 driven,
                 messages,
                 text_request,
-                session_turns,
+                target,
             ):
                 monitor = LoadMonitor(driven=driven, session=session, load=load, tape=spool)
-                monitor.trace, monitor.messages, monitor.turns = session.trace, messages, session_turns
+                monitor.trace, monitor.messages = session.trace, messages
+                monitor.turns = _session_turns(load, target)
                 if not name:  # a page shows the measured model; others are on the same server
                     monitor.watch = model_subject.watch
-                paced = monitor.pace_load(model_subject, plan)
+                paced = monitor.pace_load(model_subject, client_calibration.sparing_time(plan, load, target))
                 done[index].set()
                 while not all(other.is_set() for other in done):
                     monitor.keep_going()
@@ -147,7 +193,8 @@ def _run_loads(subject: ProbeContext, plan: Plan, spools: ExitStack) -> Iterator
             ending=ending,
             messages=messages,
             text_request=text_request,
-            turns=session_turns,
+            turns=_session_turns(load, target),
+            target=target,
             expected=_expected(model_subject, load),
             shared=() if model_subject.streams is None else model_subject.streams.shared,
             of_trace=model_subject.streams is not None and model_subject.streams.of_trace,
@@ -183,7 +230,8 @@ def _report(finished: _FinishedLoad, plan: Plan, since: int) -> Iterator[Measure
         yield from request_stages.measurements(window, monitor.stamps)
     reasons = tuple(map(monitor.session.finish_reason, ending.replies))
     yield from stream_doubts.stream_doubts(window, replace(finished.text_request, reasons=reasons))
-    yield from _by_turn(finished, window)
+    account = readings[-1].counters.since(readings[0].counters) if readings else None
+    yield from _by_turn(finished, window, account)
     if finished.messages == 1:
         yield _REPEATED
     if monitor.load.trace and not finished.of_trace:
@@ -198,7 +246,9 @@ def _report(finished: _FinishedLoad, plan: Plan, since: int) -> Iterator[Measure
         yield from _nothing_measured(window)
 
 
-def _by_turn(finished: _FinishedLoad, window: SteadyWindow) -> Iterator[Measurement | Doubt]:
+def _by_turn(
+    finished: _FinishedLoad, window: SteadyWindow, account: ServerCounters | None
+) -> Iterator[Measurement | Doubt]:
     """Yield what the server had of the prompts, and of chats the figures of each turn."""
     session = finished.monitor.session
     if finished.turns:
@@ -214,6 +264,7 @@ def _by_turn(finished: _FinishedLoad, window: SteadyWindow) -> Iterator[Measurem
     yield from stream_doubts.cached_prompts(
         [(session.cached_tokens(reply), session.prompt_tokens(reply)) for reply in unseen],
         [finished.shared[reply.message] for reply in unseen] if finished.shared else (),
+        account,
     )
 
 
@@ -279,8 +330,8 @@ def _has_answers(records: RecordParts) -> bool:
 @contextmanager
 def _start_load(
     session: RequestSession | ThreadSession, subject: ProbeContext, load: Load, seed: int
-) -> Iterator[tuple[RunningLoad, int, TextRequest, float]]:
-    """Start the load; yield it, its number of distinct requests, their text, and the turns of a session."""
+) -> Iterator[tuple[RunningLoad, int, TextRequest, Target | None]]:
+    """Start the load; yield it, its number of distinct requests, their text, and the target."""
     if isinstance(session, ThreadSession):
         if load.sequence is not None:
             raise RequestError("Calls in this process send no sequences; leave `sequence` out.")
@@ -290,7 +341,7 @@ def _start_load(
 
         calls = session.calls(subject.feeds)
         with run_threads(calls, load, seed=seed) as driven:
-            yield driven, len(calls), TextRequest(), 0.0
+            yield driven, len(calls), TextRequest(), None
     else:
         from modeldyno.serving.loadgen.driver_pool import run_load_drivers  # only a server is sent to
 
@@ -301,7 +352,8 @@ def _start_load(
                 load = replace(load, requests=len(target.messages))
         if target.think_times and not (load.closed or load.arrivals is Arrivals.SEQUENCES):
             raise RequestError(
-                "The data says after which pause turns are due (its field delay), but requests at a rate wait for no "
+                "The data says after which pause turns are due (its field delay), but requests at a "
+                "rate wait for no "
                 "answer; leave the pauses out, or write `rate=5:sequences`."
             )
         with run_load_drivers(target, load, seed=seed) as driven:
@@ -309,13 +361,13 @@ def _start_load(
                 driven,
                 len(target.messages),
                 TextRequest(streamed=target.stream, tokens=target.token_limits),
-                _session_turns(load, target),
+                target,
             )
 
 
-def _session_turns(load: Load, target: Target) -> float:
+def _session_turns(load: Load, target: Target | None) -> float:
     """Return the turns of a chat's session, on average; 0 if requests are of no chats."""
-    if not target.turn_ends or load.sequence is None:
+    if target is None or not target.turn_ends or load.sequence is None:
         return 0.0
     if load.sequence == BY_DATA:
         return sum(target.streams) / len(target.streams)
@@ -344,6 +396,7 @@ def _server_measurements(
     if answers:
         account = readings[-1].counters.since(readings[0].counters)
         yield from latency_breakdown.measurements(windows)
+        yield from latency_breakdown.generation_measurements(readings)
         yield from latency_breakdown.doubts(account, sum(each.service for each in windows) / answers, answers)
 
 

@@ -9,7 +9,6 @@ from modeldyno.base.system.prometheus_samples import Samples, sum_samples
 from modeldyno.engine.interfaces.server_stats import ServerCounters
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
 _MICRO = 1e-6
@@ -38,16 +37,6 @@ def mlserver_counters(samples: Samples, model: str) -> tuple[ServerCounters, flo
     inside = sum_samples(samples, "model_infer_request_duration_sum", model=model) or 0.0
     total = sum_samples(samples, _MLSERVER_HTTP, method="POST", path="/v2/models/{model_name}/infer")
     return account, inside, total or inside
-
-
-def vllm_counters(samples: Samples, model: str = "") -> ServerCounters:
-    """Return vLLM's counters by phase; `samples` are its sequences, many of which run at once."""
-    labels: Mapping[str, str] = {"model_name": model} if model else {}
-    return ServerCounters(
-        requests=int(sum_samples(samples, "vllm:request_success_total", **labels) or 0),
-        queue=sum_samples(samples, "vllm:request_queue_time_seconds_sum", **labels),
-        compute=sum_samples(samples, "vllm:request_inference_time_seconds_sum", **labels),
-    )
 
 
 def sum_worker_counters(folder: Path) -> ServerCounters:

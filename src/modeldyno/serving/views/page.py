@@ -31,6 +31,7 @@ from modeldyno.profiling.views.result.charts import draw_request_stages
 from modeldyno.profiling.views.result.served import STAGE_NAMES
 from modeldyno.serving.load.capacity import Capacity, open_load, relative_excess
 from modeldyno.serving.load.capacity_steps import RATE, CapacitySearch, SearchEnd
+from modeldyno.serving.load.client_error import FIRST_TOKEN, GAP, WITHIN_ERROR
 from modeldyno.serving.load.sla_fit import judge_loads, limits_load
 
 if TYPE_CHECKING:
@@ -362,6 +363,8 @@ def _breakdown_table(curve: LoadCurve, rungs: Sequence[LoadPoint]) -> Iterator[T
         "compute": ("compute_time", None),
         "errors": ("error_rate", None),
         "client CPU": ("client_cpu", None),
+        "client adds": (FIRST_TOKEN, "mean"),
+        "to a gap": (GAP, "mean"),
         "CO2e/1,000": ("carbon", None),
         "cost/million": ("cost", None),
         "cost/million tokens": ("token_cost", None),
@@ -380,7 +383,7 @@ def _generates(rungs: Iterable[LoadPoint]) -> bool:
     return any(rung.find("token_rate") or rung.find("time_to_first_token", "p50") for rung in rungs)
 
 
-def _token_table(knob: str, rungs: Sequence[LoadPoint]) -> Iterator[Table]:
+def _token_table(knob: str, rungs: Sequence[LoadPoint]) -> Iterator[Block]:
     """Tabulate the tokens of a language model by load; nothing for other models."""
     if not _generates(rungs):
         return
@@ -398,6 +401,11 @@ def _token_table(knob: str, rungs: Sequence[LoadPoint]) -> Iterator[Table]:
         (_unit(knob), *(f"{title}>?" for title in queries)),
         ((_load(rung.load), *(_short(rung.find(*query)) for query in queries.values())) for rung in rungs),
     )
+    if small := [_load(rung.load) for rung in rungs if WITHIN_ERROR in rung.doubts]:
+        yield note(
+            f"At {knob} {', '.join(small)} a time of tokens is below twice what the client itself adds.",
+            code=WITHIN_ERROR,
+        )
 
 
 def _verdicts(rung: LoadPoint) -> str:

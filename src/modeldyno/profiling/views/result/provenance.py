@@ -27,7 +27,7 @@ from modeldyno.base.views.text import (
     join_nonempty,
     unit_of_work,
 )
-from modeldyno.profiling.views.result.served import describe_load
+from modeldyno.profiling.views.result.served import describe_client, describe_load
 from modeldyno.profiling.views.result.totals import is_inspection
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ def footer(result: Result) -> Table:
         "backend": "" if inspected else _backend(result),
         "analysed": _analysed(result) if inspected else "",
         "load": "" if result.job.load is None else describe_load(result, result.job.load),
+        "client": describe_client(result),
         "measured": _timing(result),
         "ran": "; ".join(doubt.seen for doubt in result.doubts if doubt.code in EXPECTED),
         "noise": _noise(result),
@@ -71,6 +72,7 @@ def brief_facts(result: Result, knobs: Sequence[Knob] = ()) -> Table:
         "backend": "" if is_inspection(result) else _backend(result, knobs),
         "analysed": _analysed(result) if is_inspection(result) else "",
         "load": "" if result.job.load is None else describe_load(result, result.job.load),
+        "client": describe_client(result),
         "measured": _timing(result, is_brief=True),
     }
     return facts_table("", facts)

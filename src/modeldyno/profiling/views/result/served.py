@@ -133,6 +133,33 @@ def breakdown(result: Result) -> Iterator[Block]:
     )
     if batches := _batches(result):
         yield note(batches, code="batches")
+    if generation := _generation(result):
+        yield note(generation, code="generation")
+
+
+def _generation(result: Result) -> str:
+    """Describe what a server of a language model reports about its phases, queue, cache and speculation."""
+    phases = [
+        f"{time} of {word}"
+        for metric, word in (("prefill_time", "prefill"), ("decode_time", "decode"))
+        if (time := figure(result, metric))
+    ]
+    busy = [
+        f"{gauge.statistic('mean'):,.3g} (at most {gauge.statistic('max'):,.3g}) {word}"
+        for metric, word in (("running_requests", "running"), ("waiting_requests", "waiting"))
+        if (gauge := result.distribution(metric)) is not None
+    ]
+    cache, accepted = result.distribution("kv_cache_usage"), figure(result, "accepted_token_share")
+    preempted = round(result.number("preempted_requests") or 0)
+    parts = (
+        f"a request takes {' and '.join(phases)}" if phases else "",
+        f"on average {' and '.join(busy)}" if busy else "",
+        f"the cache {cache.statistic('max'):.0%} full at most" if cache is not None else "",
+        f"{count(preempted, 'request')} preempted" if preempted else "",
+        f"{accepted} of the speculated tokens accepted" if accepted else "",
+    )
+    facts = "; ".join(filter(None, parts))
+    return f"by the server's metrics {facts}" if facts else ""
 
 
 _TURN = "turn="
@@ -204,6 +231,22 @@ def describe_load(result: Result, load: Load) -> str:
         f"{client_time} per request" if client_time else "",
         f"{given_up} requests given up by the client" if given_up else "",
     )
+
+
+def describe_client(result: Result) -> str:
+    """Say what the client itself adds to the times of streamed answers; empty if that is not known."""
+    named = {"client_first_token_error": "a first token", "client_gap_error": "a gap"}
+    parts = [
+        f"{_mean_and_tail(error)} to {time}"
+        for metric, time in named.items()
+        if (error := result.distribution(metric)) is not None
+    ]
+    return f"adds {', '.join(parts)}" if parts else ""
+
+
+def _mean_and_tail(error: Distribution) -> str:
+    mean, tail = (format_quantity(error.statistic(name), SECONDS, 2) for name in ("mean", "p99"))
+    return f"{mean} (p99 {tail})"
 
 
 def redundant_metrics(result: Result) -> frozenset[str]:
