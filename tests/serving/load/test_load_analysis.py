@@ -374,6 +374,8 @@ def test_an_answer_is_good_if_it_keeps_every_bound() -> None:
     whole = replace(slow, pieces=None)
     assert measured(window(whole, load=load))["goodput"].value == 0
     assert measured(window(whole, load=pace))["goodput"].value == pytest.approx(10, abs=0.2)
+    output = load.with_good_answers({"time_to_first_output_token": 0.02})
+    assert measured(window(whole, load=output))["goodput"].value == 0
 
 
 def test_the_answer_itself_begins_after_the_reasoning() -> None:
