@@ -15,6 +15,7 @@ from modeldyno.base.job.load_spec import Load
         ("5%:0.5s", 0.05, 0.5, "5%:0.5s"),
         ("0.2:300ms", 0.2, 0.3, "20%:0.3s"),
         ("12.5 %:0", 0.125, 0.0, "12.5%:0s"),
+        ("5%:0.00005", 0.05, 5e-5, "5%:0.00005s"),
     ],
 )
 def test_a_share_is_read_and_written_back(text: str, share: float, after: float, written: str) -> None:

@@ -76,7 +76,10 @@ def test_what_is_no_rate_is_refused(text: str, message: str) -> None:
         ({"arrivals": Arrivals.CONSTANT, "rate": 0.0}, "rate of a load is 0.0, not positive"),
         ({"timeout": float("inf")}, "timeout of a load is inf"),
         ({"concurrency": 0}, "at least 1 as its concurrency, not 0"),
-        ({"arrivals": Arrivals.GAMMA, "rate": 5.0, "burstiness": 0.0}, "burstiness of a load is 0.0, not"),
+        (
+            {"arrivals": Arrivals.GAMMA, "rate": 5.0, "burstiness": 0.0},
+            "burstiness .gamma. of a load is 0.0, not",
+        ),
         ({"speed": 2.0}, "`replay_speed` and `replay_window` are of a trace"),
         ({"window": 2.0}, "are of a trace, which is given with `replay`"),
         ({"arrivals": Arrivals.TRACE, "trace": "t", "speed": 0.0}, "speed of a load is 0.0, not positive"),

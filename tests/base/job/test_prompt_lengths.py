@@ -121,7 +121,7 @@ def test_knobs_ask_for_lengths() -> None:
         lengths_of_knobs({"prompt_tokens": "x"})
 
 
-@pytest.mark.parametrize("window", [None, 600.0, 0.5])
+@pytest.mark.parametrize("window", [None, 600.0, 0.5, 1_080_000.0, 5e-5])
 def test_the_source_of_a_trace_is_written_as_it_is_read(window: float | None) -> None:
     """With the seconds of it that are used."""
     assert parse_trace_source(format_trace_source("/a/t.jsonl", window)) == ("/a/t.jsonl", window)

@@ -24,6 +24,7 @@ from modeldyno.base.job.think_time import ThinkTime, parse_think_time
         ("1..3", ThinkTime(low=1, high=3), "1s..3s"),
         ("100..300ms", ThinkTime(low=0.1, high=0.3), "0.1s..0.3s"),
         ("0", ThinkTime(low=0, high=0), "0s"),
+        ("0.00005", ThinkTime(low=5e-5, high=5e-5), "0.00005s"),
     ],
 )
 def test_a_pause_is_read_and_written_back(text: object, pause: ThinkTime, written: str) -> None:
@@ -53,7 +54,7 @@ def test_a_pause_that_cannot_be_is_refused(text: str) -> None:
         parse_think_time(text)
 
 
-@pytest.mark.parametrize("text", ["2~500ms", "200ms~0.05"])
+@pytest.mark.parametrize("text", ["2~500ms", "200ms~0.05", "500ms..900"])
 def test_a_unit_is_not_guessed(text: str) -> None:
     """Two milliseconds, or two seconds?"""
     with pytest.raises(RequestError, match="give each its own"):

@@ -230,6 +230,8 @@ def test_a_file_has_many_sessions(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert turns(written(tmp_path, *lines))[1:] == ((2, 1, 1, 1), ("timestamp", "image"))
     monkeypatch.setattr(text_requests, "MOST_TURNS", 3)
     assert turns(written(tmp_path, *lines))[1] == (2, 1)
+    counted = {"turns": 1, "messages": [{"role": "user", "content": "a"}]}
+    assert turns(written(tmp_path, counted))[1] == (1,)
 
 
 @pytest.mark.parametrize(

@@ -129,6 +129,16 @@ def test_a_trace_may_say_the_size_of_its_blocks(tmp_path: Path) -> None:
     assert [*trace.blocks] == [("[1]",)]
 
 
+def test_a_file_of_lengths_has_two_numbers_a_line(tmp_path: Path) -> None:
+    """A third column needs a header; a mark of the byte order is none of JSON."""
+    path = tmp_path / "pairs.csv"
+    path.write_text("0,512,128\n1,4,5\n")
+    with pytest.raises(RequestError, match="more than two numbers; name the columns"):
+        read_trace(str(path), timed=False)
+    path.write_text('{"timestamp": 1, "input_length": 3}\n', encoding="utf-8-sig")
+    assert [*read_trace(str(path)).prompt_tokens] == [3]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -146,7 +156,11 @@ def test_a_trace_may_say_the_size_of_its_blocks(tmp_path: Path) -> None:
         ("seconds,prompt_tokens\n1,2.5\n", "Line 2 .* no number of tokens"),
         ("seconds,prompt_tokens\n2024-13-01 00:00:00,2\n", "Line 2"),
         ("prompt_tokens,output_tokens\n1,2\n", "has no column of times; name one of them seconds"),
-        ("\n", "has no times"),
+        ("\n", "has no requests"),
+        ("seconds,prompt_tokens\n1,0\n", "has no requests: the 1 that it has have no tokens"),
+        ("1e20\n", "Line 1"),
+        ("seconds,prompt_tokens\n1,1e30\n", "Line 2 .* no number of tokens"),
+        ('seconds,prompt_tokens\n1,"' + "2" * 200_000 + "\n", "is no CSV that can be read"),
         (None, "Cannot read the trace"),
         (b"\xff\xfe", "it is not text"),
     ],

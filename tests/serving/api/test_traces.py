@@ -143,6 +143,7 @@ def test_the_requests_of_a_trace_are_sent_without_its_times(
         ("trace:{}/times", {}, "has no lengths of prompts, so that none can be made"),
         ("trace:{}/t.jsonl", {"batch_size": 2}, "has one prompt; set batch_size=1"),
         ("trace:{}/t.jsonl", {"tokenizer": "/no/such"}, "There is no tokenizer"),
+        ("trace:{}/t.jsonl", {"endpoint": "chat", "sequence": 2}, "turns of a session grow; leave out"),
     ],
 )
 def test_what_contradicts_a_trace_is_refused(

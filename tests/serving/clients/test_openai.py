@@ -180,6 +180,7 @@ class TestAnswers:
         assert openai.cached_tokens(reply(document)) == 8
         assert openai.cached_tokens(events(document)) == 8
         assert openai.cached_tokens(reply({"usage": {"prompt_tokens": 9}})) == -1
+        assert openai.cached_tokens(events(document, {"usage": {"prompt_tokens": 9}})) == -1
 
     def test_the_last_usage_counts(self) -> None:
         """A server that tells the usage with every piece is read at its last."""

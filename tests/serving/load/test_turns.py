@@ -86,6 +86,20 @@ def test_the_first_token_of_each_turn_counts_from_when_it_was_due() -> None:
     assert median(measured["time_to_first_token@turn=3"]) == pytest.approx(0.001)
 
 
+def test_all_answers_of_a_turn_are_counted_however_many_pieces_they_have(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A sample is of requests."""
+    log = chats()
+    pieces = PieceTimes.of([(due + 1, *([due + 2] * 500)) for due in log.due.tolist()])
+    monkeypatch.setattr("modeldyno.serving.load.turns._SAMPLE", len(log))
+    streamed, whole = (by_name(cut(each)) for each in (replace(log, pieces=pieces), log))
+    first, plain = streamed["latency@turn=1"].value, whole["latency@turn=1"].value
+    assert isinstance(first, Distribution)
+    assert isinstance(plain, Distribution)
+    assert len(first) == len(plain) > 20
+
+
 def test_late_turns_share_a_line() -> None:
     """From the ninth on, of twice as many turns each time."""
     assert [*turn_scopes(3)] == [(f"turn={turn}", turn, turn) for turn in (1, 2, 3)]

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from modeldyno.base.errors import RequestError
-from modeldyno.base.stats.units import FRACTION, SECONDS, parse_quantity
+from modeldyno.base.stats.units import FRACTION, SECONDS, parse_quantity, plain_number
 
 _WRITTEN = re.compile(r"(?P<share>\d+(?:\.\d+)?\s*%?):(?P<after>\d+(?:\.\d+)?\s*[a-z]*)")
 _LONGEST = 86_400.0
@@ -24,7 +24,7 @@ class Cancellation:
 
     def __str__(self) -> str:
         """Write it as it is read."""
-        return f"{100 * self.share:g}%:{self.after:g}s"
+        return f"{plain_number(100 * self.share)}%:{plain_number(self.after)}s"
 
 
 def parse_cancellation(value: object) -> Cancellation | None:

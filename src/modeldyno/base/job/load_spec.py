@@ -127,7 +127,7 @@ class Load:
 
     def __str__(self) -> str:
         """Describe it in a few words."""
-        given_up = self.cancel and f", giving up {100 * self.cancel.share:g}% after {self.cancel.after:g}s"
+        given_up = self.cancel and f", giving up {str(self.cancel).replace(':', ' after ')}"
         return f"{self._arriving}{given_up or ''}"
 
     @property
@@ -174,7 +174,7 @@ def _contradictions(load: Load) -> tuple[tuple[bool, str], ...]:
     positive = {
         "rate": load.rate, "duration": load.duration, "timeout": load.timeout, "within": load.within,
         **load.also_within,
-        "burstiness": load.burstiness, "speed": load.speed, "window": load.window,
+        "burstiness (gamma)": load.burstiness, "replay_speed": load.speed, "replay_window": load.window,
     }  # fmt: skip
     counted = {
         "concurrency": load.concurrency, "requests": load.requests, "burst": load.burst,

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from modeldyno.base.errors import RequestError
+from modeldyno.base.stats.units import plain_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -141,7 +142,7 @@ def parse_lengths(text: str, where: str) -> Lengths:
 
 def format_trace_source(path: str, window: float | None) -> str:
     """Return the source of the prompts of a trace, or of its first seconds."""
-    return f"{TRACE_SCHEME}{path}{'' if window is None else f'{_WINDOW}{window:g}'}"
+    return f"{TRACE_SCHEME}{path}{'' if window is None else f'{_WINDOW}{plain_number(window)}'}"
 
 
 def parse_trace_source(source: str) -> tuple[str, float | None]:

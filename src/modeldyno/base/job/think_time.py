@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from modeldyno.base.errors import RequestError
-from modeldyno.base.stats.units import SECONDS, parse_quantity
+from modeldyno.base.stats.units import SECONDS, parse_quantity, plain_number
 
 if TYPE_CHECKING:
     from random import Random
@@ -39,9 +39,9 @@ class ThinkTime:
     def __str__(self) -> str:
         """Write it as it is read."""
         if self.low != self.high:
-            return f"{self.low:g}s..{self.high:g}s"
-        spread = f"~{self.spread:g}s" if self.spread else f"~x{self.factor:g}" if self.factor > 1 else ""
-        return f"{self.low:g}s{spread}"
+            return f"{plain_number(self.low)}s..{plain_number(self.high)}s"
+        factor = f"~x{plain_number(self.factor)}" if self.factor > 1 else ""
+        return f"{plain_number(self.low)}s{f'~{plain_number(self.spread)}s' if self.spread else factor}"
 
     def draw(self, random: Random) -> float:
         """Draw a pause in seconds; none is below 0."""
@@ -73,8 +73,11 @@ def parse_think_time(value: object) -> ThinkTime | None:
     low, high, spread = match.group("low", "high", "spread")
     if high and high[-1].isalpha() and not low[-1].isalpha():
         low += high.lstrip(_DIGITS)
-    if spread and spread[-1].isalpha() is not low[-1].isalpha():
-        raise RequestError(f"`think_time` '{value}' has one unit for two times; give each its own: 2s~0.5s.")
+    other = spread or high
+    if other and other[-1].isalpha() is not low[-1].isalpha():
+        raise RequestError(
+            f"`think_time` '{value}' has one unit for two times; give each its own: 2s~0.5s, or 0.5s..3s."
+        )
     least, most, deviation = (parse_quantity(part, SECONDS) if part else None for part in (low, high, spread))
     assert least is not None
     pause = ThinkTime(

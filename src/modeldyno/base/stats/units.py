@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+from decimal import Decimal
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -315,6 +316,14 @@ def format_axis(values: Sequence[float], unit: str) -> tuple[str, ...]:
     step = min((b - a for a, b in pairwise(values)), default=values[-1]) / scale
     places = next((n for n in range(9) if abs(step - round(step, n)) < step / 20), 9)
     return tuple(_format_places(value / scale, places) + suffix for value in values)
+
+
+def plain_number(value: float) -> str:
+    """Write a number so that it is read again as it is: with the digits that it needs and no exponent.
+
+    12 digits are enough for what anybody types, and hide what arithmetic adds to it.
+    """
+    return format(Decimal(f"{value:.12g}"), "f")
 
 
 def format_number(value: float) -> str:

@@ -168,7 +168,7 @@ def read_sessions(path: Path, name: str) -> TextRequests | None:
             unused |= dict.fromkeys(key for key in line if not _is_used_in_session(key, name, line))
             unused |= dict.fromkeys(
                 key
-                for turn in line.get(_TURNS) or ()
+                for turn in (line[_TURNS] if isinstance(line.get(_TURNS), list) else ())
                 if isinstance(turn, dict)
                 for key in turn
                 if key not in {*_TURN_FIELDS, *_SENT, *_LENGTHS, *_TEXTS}

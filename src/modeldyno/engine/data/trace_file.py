@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno.base.codec import check_no_stream
 from modeldyno.base.errors import RequestError
+from modeldyno.base.job.prompt_lengths import MOST_TOKENS
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 _SECOND = 1_000_000_000
 _MILLISECOND = 1_000_000
 _MICROSECOND = timedelta(microseconds=1)
+_LATEST = 1 << 62
+"""Nanoseconds, either way from 1970."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TIMES = ("timestamp", "seconds", "time", "arrivedat", "arrivaltime")
 _PROMPTS = (
@@ -122,8 +125,10 @@ def read_trace(path: str, *, timed: bool = True) -> Trace:
     """
     try:
         check_no_stream(Path(path))
-        with Path(path).open(encoding="utf-8", newline="") as file:
+        with Path(path).open(encoding="utf-8-sig", newline="") as file:
             return _sorted(_read_rows(_numbered(file), path, timed=timed), path)
+    except csv.Error as error:
+        raise RequestError(f"The trace {path} is no CSV that can be read: {error}.") from error
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise RequestError(f"Cannot read the trace {path}: {reason}.") from error
@@ -161,6 +166,11 @@ def _read_rows(lines: Iterator[tuple[int, str]], path: str, *, timed: bool) -> _
     elif ("," in first[1] or not timed) and not re.match(r"[\d.+-]", first[1]):
         _read_table(first[1], lines, columns, path)
     elif not timed:
+        if first[1].count(",") > 1:
+            raise RequestError(
+                f"Line {first[0]} of {path} has more than two numbers; name the columns in a line before it, "
+                "as prompt_tokens,output_tokens."
+            )
         names = ("prompt_tokens", "output_tokens")[: first[1].count(",") + 1]
         _read_table(",".join(names), chain((first,), lines), columns, path)
     else:
@@ -190,7 +200,7 @@ def _read_objects(lines: Iterable[tuple[int, str]], columns: _Columns, path: str
 
 def _read_table(header: str, lines: Iterable[tuple[int, str]], columns: _Columns, path: str) -> None:
     """Read the rows of a CSV, whose header says which columns there are."""
-    names = next(csv.reader([header.lstrip("\ufeff")]))
+    names = next(csv.reader([header]))
     fields = _Fields.of(names)
     if not fields.time and columns.timed:
         raise RequestError(
@@ -237,9 +247,12 @@ def _time(value: Any, unit: int, text: str, path: str, number: int) -> int:
         if isinstance(value, str) and "-" in value[1:] and ":" in value:
             date = datetime.fromisoformat(value)
             return (date.replace(tzinfo=date.tzinfo or UTC) - _EPOCH) // _MICROSECOND * 1000
-        return int(float(value) * unit)
+        time = int(float(value) * unit)
     except (ValueError, OverflowError, TypeError):
         raise _no_time(text, path, number) from None
+    if abs(time) > _LATEST:
+        raise _no_time(text, path, number)
+    return time
 
 
 def _no_time(text: str, path: str, number: int) -> RequestError:
@@ -252,7 +265,7 @@ def _tokens(value: Any, name: str, path: str, number: int) -> int:
         count = float(value)
     except (TypeError, ValueError):
         count = math.nan
-    if not count >= 0 or count != int(count) or isinstance(value, bool):
+    if not 0 <= count <= MOST_TOKENS or count != int(count) or isinstance(value, bool):
         raise RequestError(f"Line {number} of the trace {path}: {name} is {value!r}, no number of tokens.")
     return int(count)
 
@@ -260,7 +273,8 @@ def _tokens(value: Any, name: str, path: str, number: int) -> int:
 def _sorted(columns: _Columns, path: str) -> Trace:
     """Return the requests in the order of their times."""
     if not columns.times:
-        raise RequestError(f"The trace {path} has no times.")
+        why = f": the {columns.failed:,} that it has have no tokens" if columns.failed else ""
+        raise RequestError(f"The trace {path} has no requests{why}.")
     times = columns.times
     order = sorted(range(len(times)), key=times.__getitem__)
     begin = times[order[0]]

@@ -14,7 +14,7 @@ from modeldyno.base.job.probe_options import ProbeOptions
 from modeldyno.base.job.static_options import Mode, StaticOptions
 from modeldyno.base.metrics.measurement_plan import Plan
 from modeldyno.base.result.multi_model import default_model_name
-from modeldyno.base.stats.units import BYTES, SECONDS, format_quantity
+from modeldyno.base.stats.units import BYTES, SECONDS, format_quantity, plain_number
 from modeldyno.base.views.text import format_knob_value
 from modeldyno.engine.trace.regions import PROMPT, SCRIPT, WATCHED
 from modeldyno.profiling.views.result.totals import is_inspection
@@ -208,9 +208,9 @@ def _load_options(load: Load) -> Iterator[str]:
 def format_rate(load: Load) -> str:
     """Format the rate of an open loop as ``--rate`` takes it."""
     kind = f":{load.arrivals}" if load.arrivals is not Arrivals.CONSTANT else ""
-    shapes = {Arrivals.BURST: f"={load.burst}", Arrivals.GAMMA: f"={load.burstiness:g}"}
+    shapes = {Arrivals.BURST: f"={load.burst}", Arrivals.GAMMA: f"={plain_number(load.burstiness or 1)}"}
     size = shapes.get(load.arrivals, "")
-    return f"{load.rate:g}{kind}{size}"
+    return f"{plain_number(load.rate or 0)}{kind}{size}"
 
 
 def _inspection_options(inspection: StaticOptions, *, inspected: bool) -> Iterator[str]:

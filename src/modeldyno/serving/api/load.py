@@ -17,7 +17,7 @@ from modeldyno.base.job.think_time import parse_think_time
 from modeldyno.base.options import LOAD
 from modeldyno.base.progress import showing_progress
 from modeldyno.base.result.cost import Price
-from modeldyno.base.stats.units import read_time
+from modeldyno.base.stats.units import plain_number, read_time
 from modeldyno.engine.trace.carbon import Emission
 from modeldyno.profiling.api.error_wording import reference_of, reword_errors
 from modeldyno.profiling.api.options import (
@@ -194,7 +194,7 @@ def load_curve(
     model: str | Path | Server | None = None,
     *,
     concurrency: str | Sequence[int] | None = None,
-    rate: str | Sequence[float] | None = None,
+    rate: float | str | Sequence[float] | None = None,
     backend: str | None = None,
     inputs: Sequence[str | InputSpec] = (),
     probes: Sequence[str] = (),
@@ -273,7 +273,7 @@ def load_curve(
         stored = _series_to_resume(load_curve, arguments, resume, search=False)
         curve = resume_curve(stored, concurrency=text, require=as_tuple(require, "require"))
     elif rate is not None:
-        texts = parse_rates(rate if isinstance(rate, str) else ",".join(f"{each:g}" for each in rate))
+        texts = parse_rates(_rates_text(rate))
         limit = None if text is None else single_concurrency(text)
         request = _request({**arguments, "rate": texts[0], "concurrency": limit})
         curve = begin_curve(request, [parse_rate(each)["rate"] for each in texts], knob=RATE)
@@ -455,13 +455,20 @@ def _headers_and_progress(arguments: Mapping[str, Any]) -> Iterator[Callable[[Ev
         yield on_event
 
 
+_TIMES = {"duration", "request_timeout", "replay_window", "calibration"}
+"""Arguments that are times, also as text."""
+
+
+def _rates_text(rates: float | str | Sequence[float]) -> str:
+    """Return rates as text."""
+    if isinstance(rates, str):
+        return rates
+    return ",".join(map(plain_number, (rates,) if isinstance(rates, int | float) else rates))
+
+
 def _read_if_time(name: str, value: Any) -> Any:
     """Return the argument, a time that is text in seconds."""
-    return (
-        read_time(value, name)
-        if name in {"duration", "request_timeout", "replay_window"} and isinstance(value, str)
-        else value
-    )
+    return read_time(value, name) if name in _TIMES and isinstance(value, str) else value
 
 
 def _request(arguments: Mapping[str, Any]) -> Request:

@@ -154,17 +154,25 @@ def prompt_tokens(reply: Reply) -> int:
 
 def cached_tokens(reply: Reply) -> int:
     """Return how many of these the server had from earlier requests; -1 if it does not say."""
-    return _last_count(reply, _CACHED)
+    return _last_count(reply, _CACHED, beside=_PROMPT)
 
 
-def _last_count(reply: Reply, places: Sequence[tuple[str, ...]]) -> int:
-    """Return the last count, as those of several events grow."""
+def _last_count(
+    reply: Reply, places: Sequence[tuple[str, ...]], beside: Sequence[tuple[str, ...]] = ()
+) -> int:
+    """Return the last count, as those of several events grow; -1 if an event has one of `beside` without it.
+
+    A driver reads it between two requests, so the whole answer is not decoded for what is not there.
+    """
     if not is_streamed(reply):
         return _count(clients_messages.json_object_or_empty(reply), places)
     kind = clients_messages.header_value(reply, "content-type").encode("latin-1")
     for body in (last_part(reply.body), reply.body):
         for event in reversed([*decode_stream(kind, body)]):
-            if _MAY_COUNT.search(event.data) and (count := _count(event.json(), places)) >= 0:
+            if not _MAY_COUNT.search(event.data):
+                continue
+            document = event.json()
+            if (count := _count(document, places)) >= 0 or _count(document, beside) >= 0:
                 return count
     return -1
 

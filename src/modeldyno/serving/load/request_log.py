@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from modeldyno.base.result.request_outcome import RequestOutcome
@@ -65,6 +65,11 @@ class PieceTimes:
         some = (places >= 0) & (places < self.counts)
         times[some] = self.times[(self.ends - self.counts + places)[some]]
         return times
+
+    def only_first(self) -> PieceTimes:
+        """Return the first piece of each answer alone."""
+        some = self.counts > 0
+        return PieceTimes(times=self.first()[some], counts=some.astype("int64"))
 
     def gaps(self) -> tuple[Column, Column]:
         """Return the time between each piece and the one before it in its answer, and when it arrived."""
@@ -220,6 +225,18 @@ class FilteredRecords:
     def where(self, holds: Callable[[Records], Column]) -> FilteredRecords:
         """Filter further."""
         return FilteredRecords(records=self, holds=holds)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FirstPieces:
+    """A log whose answers have their first piece alone, for what is said of requests and not of pieces."""
+
+    records: RecordParts
+
+    def parts(self) -> Iterator[Records]:
+        """Yield the requests of each part."""
+        for part in self.records.parts():
+            yield part if part.pieces is None else replace(part, pieces=part.pieces.only_first())
 
 
 MOST = 1_000_000

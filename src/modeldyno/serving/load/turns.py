@@ -13,7 +13,7 @@ from modeldyno.base.metrics.measurement import Distribution, Measurement, observ
 from modeldyno.base.stats import statistics
 from modeldyno.base.stats.units import SECONDS, format_quantity
 from modeldyno.serving.load.answer_times import answer_time
-from modeldyno.serving.load.request_log import sample_records
+from modeldyno.serving.load.request_log import FirstPieces, sample_records
 from modeldyno.serving.load.steady_window import NANO
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def turn_measurements(window: SteadyWindow, why: str) -> Iterator[Measurement]:
         window: the steady window of a load of chats.
         why: why the latency is void; empty if it is not.
     """
-    records = sample_records(window.due().where(lambda part: part.fine), _SAMPLE)
+    records = _sampled(window)
     turns, tokens = records.turn("turn"), records.turn("prompt_tokens")
     if not len(records) or not records.turn("session").any():
         return
@@ -62,6 +62,11 @@ def turn_measurements(window: SteadyWindow, why: str) -> Iterator[Measurement]:
             yield observed_number("cached_prompt_share", share, scope=scope)
 
 
+def _sampled(window: SteadyWindow) -> Records:
+    """Return the requests that were answered well, with the first piece of each answer."""
+    return sample_records(FirstPieces(records=window.due().where(lambda part: part.fine)), _SAMPLE)
+
+
 def _times(window: SteadyWindow, records: Records, scope: str, why: str) -> Iterator[Measurement]:
     np = statistics.load_numpy()
     records = records.at(np.argsort(records.due, kind="stable"))
@@ -74,7 +79,7 @@ def _times(window: SteadyWindow, records: Records, scope: str, why: str) -> Iter
 
 def first_prompts(window: SteadyWindow) -> list[tuple[int, int]]:
     """Return the cached and all tokens of the prompts of first turns, without that of the first call."""
-    records = sample_records(window.due().where(lambda part: part.fine), _SAMPLE)
+    records = _sampled(window)
     first = records.chosen((records.turn("turn") == 1) & (records.message > 0))
     cached, tokens = first.turn("cached_tokens"), first.turn("prompt_tokens")
     return [*zip(cached.tolist(), tokens.tolist(), strict=True)]
@@ -94,7 +99,7 @@ def session_doubts(window: SteadyWindow, turns: float) -> Iterator[Doubt]:
         window: the steady window.
         turns: those of a session, on average.
     """
-    records = sample_records(window.due().where(lambda part: part.fine), _SAMPLE)
+    records = _sampled(window)
     if not len(records) or turns <= 1:
         return
     seconds = turns * float((records.end - records.due + records.turn("think_time")).mean()) * NANO

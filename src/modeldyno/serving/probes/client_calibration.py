@@ -10,7 +10,7 @@ from modeldyno.base import plugins
 from modeldyno.base.errors import ModelDynoError
 from modeldyno.base.stats import statistics
 from modeldyno.serving.load import client_error
-from modeldyno.serving.load.request_log import sample_records
+from modeldyno.serving.load.request_log import FirstPieces, sample_records
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -133,6 +133,6 @@ def _bearing(protocol: str) -> Bearing | None:
 
 def _usual_tokens(window: SteadyWindow) -> float:
     """Return the tokens of a usual answer; 0 if none are known."""
-    tokens = sample_records(window.done(), _SAMPLE).tokens
+    tokens = sample_records(FirstPieces(records=window.done()), _SAMPLE).tokens
     known = tokens[tokens > 0]
     return statistics.quantile(known, 0.5) if known.size else 0.0

@@ -290,8 +290,8 @@ def _unused_of_trace(path: str) -> Iterator[Doubt]:
         code="trace-reduced",
         seen=f"the trace also has {', '.join(sorted((*trace.lengths, *trace.others)))} of its requests; only "
         "their arrival times were used",
-        advice="give the model's tokenizer, as `tokenizer=DIR`, so that prompts and answers have the lengths "
-        "of the trace"
+        advice="give the model's tokenizer, as `tokenizer=DIR`, and neither `inputs` nor lengths of your "
+        "own, so that prompts and answers have the lengths of the trace"
         if trace.prompt_tokens
         else "set the size of requests with `inputs`, or lengths with the server's knobs",
     )
@@ -347,14 +347,18 @@ def _start_load(
 
         target = load_target(session, subject.feeds, load)
         if subject.streams is not None:
+            if subject.streams.of_trace and load.sequence is not None:
+                raise RequestError(
+                    "Prompts of a trace have the lengths of its requests, and turns of a session grow; leave "
+                    "out `sequence`, or the trace."
+                )
             target = replace(target, streams=subject.streams.lengths)
             if subject.streams.of_trace and load.trace:  # the memory for prompts may hold fewer
                 load = replace(load, requests=len(target.messages))
         if target.think_times and not (load.closed or load.arrivals is Arrivals.SEQUENCES):
             raise RequestError(
-                "The data says after which pause turns are due (its field delay), but requests at a "
-                "rate wait for no "
-                "answer; leave the pauses out, or write `rate=5:sequences`."
+                "The data says after which pause turns are due (its field delay), but requests at a rate "
+                "wait for no answer; leave the pauses out, or write `rate=5:sequences`."
             )
         with run_load_drivers(target, load, seed=seed) as driven:
             yield (
