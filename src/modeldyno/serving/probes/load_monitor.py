@@ -366,9 +366,16 @@ class LoadMonitor:
     def describe_silence(self) -> str:
         """Describe that the server stopped answering."""
         answered, waited = self.heard - self.begin, perf_counter() - self.heard
+        cancel = self.load.cancel
+        given_up = (
+            f"; the client itself gave up {cancel.share:.0%} of the requests (`cancel`), and a server may go "
+            "on working on those"
+            if cancel is not None
+            else ""
+        )
         return (
             f"the server answered for {format_quantity(answered, SECONDS, 2)}, then no request succeeded for "
-            f"{format_quantity(waited, SECONDS, 2)}, and the load was ended"
+            f"{format_quantity(waited, SECONDS, 2)}, and the load was ended{given_up}"
         )
 
     def stop(self) -> LoadEnd:
