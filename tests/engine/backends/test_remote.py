@@ -248,10 +248,10 @@ class TestAccount:
                 added = opened.account().since(before)
             assert added.requests == 1
             assert 0 < added.decode <= added.compute
-            with session(at(running, "/v1#echo,protocol=openai"), metrics="none") as opened:
+            with session(at(running, "/v1#echo,protocol=openai"), server_metrics="none") as opened:
                 assert not opened.has_statistics
             for named in (url, url.removesuffix("/metrics")):
-                with session(elsewhere("openai"), metrics=named) as opened:
+                with session(elsewhere("openai"), server_metrics=named) as opened:
                     assert opened.account().requests >= 1
             with session(elsewhere("http", options={"stream": True})) as opened:
                 assert not opened.has_statistics
@@ -260,10 +260,16 @@ class TestAccount:
         """Where the knob names them: nobody is there, nothing is, or it is of no server that is known."""
         for path, message in (("/none", "answered 404"), ("/v1/models", "no metrics of vLLM, SGLang")):
             named = f"http://127.0.0.1:{server.port}{path}"
-            with pytest.raises(RequestError, match=message), session(elsewhere("openai"), metrics=named):
+            with (
+                pytest.raises(RequestError, match=message),
+                session(elsewhere("openai"), server_metrics=named),
+            ):
                 pass
         for wrong in ("metrics", "ftp://host/metrics", "http://host:port/metrics"):
-            with pytest.raises(RequestError, match="is no URL"), session(elsewhere("openai"), metrics=wrong):
+            with (
+                pytest.raises(RequestError, match="is no URL"),
+                session(elsewhere("openai"), server_metrics=wrong),
+            ):
                 pass
 
     def test_an_account_that_fails_later_is_an_os_error(self) -> None:

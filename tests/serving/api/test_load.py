@@ -124,7 +124,7 @@ def test_the_largest_load_is_found(url: str) -> None:
     assert capacity.passed is None or capacity.passed <= 2
     with pytest.raises(RequestError, match=f"no .*{capacity.id}|There is no|The store has no"):
         modeldyno.store.show(capacity.id)
-    with pytest.raises(RequestError, match="find_load= needs a bound"):
+    with pytest.raises(RequestError, match=r"find_load\(\) needs a bound"):
         modeldyno.find_load(url, inputs="x=1x4")
     with pytest.raises(RequestError, match="is not a ladder"):
         modeldyno.load_curve(url, concurrency=(4, 2), inputs="x=1x4")

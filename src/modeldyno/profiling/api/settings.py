@@ -81,6 +81,7 @@ class _CommonKnobs(TypedDict, total=False):
     request_trace: KnobValue
     runtime: KnobValue
     server: KnobValue
+    server_metrics: KnobValue
     shared_memory: KnobValue
     shared_prefix: KnobValue
     signature: KnobValue

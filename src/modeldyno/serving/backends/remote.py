@@ -52,6 +52,7 @@ requires: tuple[str, ...] = ()
 accepts = frozenset({Form.REMOTE})
 serves = True
 
+_METRICS = "server_metrics"
 _KNOBS: dict[tuple[str, ...], tuple[Knob, ...]] = {
     ("kserve-http",): (
         Knob(
@@ -116,7 +117,7 @@ _KNOBS: dict[tuple[str, ...], tuple[Knob, ...]] = {
             sentence="Time the pieces of the answer as they are generated; by default with openai alone.",
         ),
         Knob(
-            name="metrics",
+            name=_METRICS,
             sentence="URL of the server's metrics, of vLLM, SGLang, llama.cpp or TGI; /metrics of the server "
             "if not set, none for none.",
         ),
@@ -134,9 +135,9 @@ _KNOBS: dict[tuple[str, ...], tuple[Knob, ...]] = {
 }
 """The knobs of some protocols; all but the bodies become options of the Endpoint."""
 _PROTOCOLS_OF_KNOB = {knob.name: protocols for protocols, group in _KNOBS.items() for knob in group}
-_BODIES, _METRICS = ("body", "bodies"), "metrics"
+_BODIES = ("body", "bodies")
 _NO_METRICS = "none"
-"""The knob metrics of a server whose metrics are not to be read."""
+"""The knob server_metrics of a server whose metrics are not to be read."""
 _STATISTICS_TIMEOUT = 10.0
 """Seconds that a server may take to return its statistics or its list of models."""
 _NOT_FOUND = 404
@@ -321,7 +322,7 @@ def _find_metrics(endpoint: Endpoint, config: Mapping[str, KnobValue]) -> Target
     except OSError as error:
         if named is None:
             return None
-        raise RequestError(f"The metrics cannot be read: {error}; check the knob metrics.") from error
+        raise RequestError(f"The metrics cannot be read: {error}; check the knob server_metrics.") from error
     return target
 
 
@@ -341,7 +342,7 @@ def _metrics_place(config: Mapping[str, KnobValue]) -> Endpoint | None:
         url, port = urlsplit(""), 0
     if url.scheme not in {"http", "https"} or not url.hostname:
         raise RequestError(
-            f"The knob metrics is '{named}', which is no URL; write http://host:8000/metrics, or none."
+            f"The knob server_metrics is '{named}', which is no URL; write http://host:8000/metrics, or none."
         )
     path = (url.path or "/metrics") + (f"?{url.query}" if url.query else "")
     return Endpoint(host=url.hostname, port=port, path=path, tls=Tls() if url.scheme == "https" else None)

@@ -43,18 +43,21 @@ def keeps_bounds(bounds: Mapping[str, float], records: Records) -> Column:
     return keeps
 
 
-def _first_piece(records: Records) -> Column:
-    """Return when the first piece of each answer came; NaN if none did."""
+def _first_piece(records: Records, since: Column) -> Column:
+    """Return how long each answer's first piece took; NaN if none came.
+
+    Whole numbers are subtracted: nanoseconds since 1970 have more digits than a float.
+    """
     pieces = records.pieces
-    return _none(records) if pieces is None else _where(pieces.counts > 0, pieces.first())
+    return _none(records) if pieces is None else _where(pieces.counts > 0, pieces.first() - since)
 
 
 def _first_output(records: Records) -> Column:
-    """Return when the first piece came that is no reasoning; NaN if none did."""
-    pieces = records.pieces
+    """Return how long the first piece took that is no reasoning; NaN if none came."""
+    pieces, places = records.pieces, records.reasoning
     if pieces is None:
         return _none(records)
-    return _where(pieces.counts > records.reasoning, pieces.at_place(records.reasoning))
+    return _where(pieces.counts > places, pieces.at_place(places) - records.due)
 
 
 def _per_output_token(records: Records) -> Column:
@@ -83,9 +86,9 @@ def _none(records: Records) -> Column:
 _TIMES: dict[str, Callable[[Records], Column]] = {
     "latency": lambda records: records.end - records.due,
     "service_time": lambda records: records.end - records.sent,
-    "time_to_first_token": lambda records: _first_piece(records) - records.due,
-    "first_token_service_time": lambda records: _first_piece(records) - records.sent,
-    "time_to_first_output_token": lambda records: _first_output(records) - records.due,
+    "time_to_first_token": lambda records: _first_piece(records, records.due),
+    "first_token_service_time": lambda records: _first_piece(records, records.sent),
+    "time_to_first_output_token": _first_output,
     "time_per_output_token": _per_output_token,
     "normalized_latency": _per_token,
 }
