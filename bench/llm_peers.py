@@ -232,6 +232,7 @@ def measure(tool: str, place: Path, case: Case) -> dict[str, float]:
             assert server.stdout is not None
             port, out = int(server.stdout.readline()), Path(folder)
             environment = {**os.environ, "HOME": folder}
+            environment.pop("PYTHONDONTWRITEBYTECODE", None)  # else each start compiles what it imports
             before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), monotonic_ns()
             with (
                 (out / "log").open("w") as log,
