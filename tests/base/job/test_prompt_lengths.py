@@ -17,7 +17,9 @@ from modeldyno.base.job.prompt_lengths import (
 )
 
 
-@pytest.mark.parametrize("text", ["512", "512~64", "512~x1.5", "256..1024", "1"])
+@pytest.mark.parametrize(
+    "text", ["512", "512~64", "512~x1.5", "256..1024", "1", "1234567", "1000001..2000000"]
+)
 def test_lengths_are_written_as_they_are_read(text: str) -> None:
     """Whatever the distribution."""
     assert str(parse_lengths(text, "The length")) == text

@@ -11,6 +11,7 @@ from modeldyno.base.metrics.measurement import SATURATED, Distribution, Interval
 from modeldyno.base.report.blocks import Column, Table, drop_empty_columns
 from modeldyno.base.views.text import shorten_ids
 from modeldyno.profiling import views
+from modeldyno.profiling.views.lists import settings_of
 from modeldyno.reports import terminal
 from modeldyno.stores.interface import Entry
 from modeldyno.testing.reporters import full_result
@@ -73,6 +74,17 @@ def test_a_language_model_under_load_is_told_by_its_tokens() -> None:
     assert views.brief(replace(a_result(), measurements=measured)).endswith(
         ": 470 tokens/s, first after about 20 ms"
     )
+
+
+def test_a_long_load_does_not_push_its_figures_out_of_the_list() -> None:
+    """What was loaded is shortened, what came of it stays; a long sentence without figures is shortened."""
+    load = "remote, concurrency 2 in sequences of 3, thinking 0.1s, giving up 10% after 0.02s"
+    headlines = (f"{load}: 290 tokens/s, first after 5.8 ms", "word " * 40)
+    entries = [an_entry(headline=headline) for headline in headlines]
+    table = views.listing(entries)
+    assert table.rows[0][-1] == "remote, concurrency 2 in sequences of…: 290 tokens/s, first after 5.8 ms"
+    assert len(table.rows[1][-1]) <= 72
+    assert settings_of(entries)[0].startswith("remote, concurrency 2 in sequences of 3, thinking 0.1s")
 
 
 def test_a_load_that_was_saturated_has_no_statistic_in_a_file() -> None:

@@ -2,7 +2,7 @@
 
 ``tokens:512~64/128`` is the source of an input whose texts have so many tokens, drawn for each, and whose
 answers shall have 128; in ``tokens:512/128,shared=256`` the first 256 tokens are the same in all texts.
-``@pairs.csv`` are lengths of prompts and answers of a file, drawn together.
+``@pairs.csv`` has lengths of prompts and answers of a file, drawn together.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from modeldyno.base.errors import RequestError
+from modeldyno.base.job.random_amount import RandomAmount
 from modeldyno.base.stats.units import plain_number
 
 if TYPE_CHECKING:
@@ -39,24 +40,12 @@ _WRITTEN = re.compile(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lengths:
+class Lengths(RandomAmount):
     """A distribution of numbers of tokens."""
-
-    low: float
-    """The smallest of a uniform distribution, the mean of a normal one, the median of a log-normal one."""
-    high: float
-    """The largest of a uniform distribution; elsewhere the same as `low`."""
-    spread: float = 0.0
-    """Standard deviation of a normal distribution, in tokens."""
-    factor: float = 1.0
-    """Geometric standard deviation of a log-normal distribution."""
 
     def __str__(self) -> str:
         """Write it as it is read."""
-        if self.low != self.high:
-            return f"{self.low:g}..{self.high:g}"
-        spread = f"~{self.spread:g}" if self.spread else f"~x{self.factor:g}" if self.factor > 1 else ""
-        return f"{self.low:g}{spread}"
+        return self.text()
 
     @property
     def typical(self) -> float:

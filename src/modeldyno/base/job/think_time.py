@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from modeldyno.base.errors import RequestError
-from modeldyno.base.stats.units import SECONDS, parse_quantity, plain_number
+from modeldyno.base.job.random_amount import RandomAmount
+from modeldyno.base.stats.units import SECONDS, parse_quantity
 
 if TYPE_CHECKING:
     from random import Random
@@ -24,24 +25,12 @@ _LONGEST = 86_400.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ThinkTime:
+class ThinkTime(RandomAmount):
     """A distribution of pauses, in seconds."""
-
-    low: float
-    """The shortest of a uniform distribution, the mean of a normal one, the median of a log-normal one."""
-    high: float
-    """The longest of a uniform distribution; elsewhere the same as `low`."""
-    spread: float = 0.0
-    """Standard deviation of a normal distribution, in seconds."""
-    factor: float = 1.0
-    """Geometric standard deviation of a log-normal distribution."""
 
     def __str__(self) -> str:
         """Write it as it is read."""
-        if self.low != self.high:
-            return f"{plain_number(self.low)}s..{plain_number(self.high)}s"
-        factor = f"~x{plain_number(self.factor)}" if self.factor > 1 else ""
-        return f"{plain_number(self.low)}s{f'~{plain_number(self.spread)}s' if self.spread else factor}"
+        return self.text("s")
 
     def draw(self, random: Random) -> float:
         """Draw a pause in seconds; none is below 0."""

@@ -173,7 +173,7 @@ def _texts(
         if not rest:
             return texts
         for at in rest:
-            texts[at] = _corrected(texts[at], missing[at], single, generator)
+            texts[at] = _correct(texts[at], missing[at], single, generator)
     raise RequestError(
         f"With {file} no text of exactly {targets[rest[0]]} tokens was found; ask for another length."
     )
@@ -200,7 +200,7 @@ def _draft(tokens: int, word_tokens: ndarray, generator: Generator) -> str:
     return " ".join(WORDS[at] for at in drawn[:enough])
 
 
-def _corrected(text: str, missing: int, single: Sequence[str], generator: Generator) -> str:
+def _correct(text: str, missing: int, single: Sequence[str], generator: Generator) -> str:
     """Add words of one token each, or letters if there are none; or take as many away."""
     if not single:
         return text + _LETTER * missing if missing > 0 else text[:missing]

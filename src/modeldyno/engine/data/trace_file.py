@@ -126,7 +126,7 @@ def read_trace(path: str, *, timed: bool = True) -> Trace:
     try:
         check_no_stream(Path(path))
         with Path(path).open(encoding="utf-8-sig", newline="") as file:
-            return _sorted(_read_rows(_numbered(file), path, timed=timed), path)
+            return _order_by_time(_read_rows(_number_lines(file), path, timed=timed), path)
     except csv.Error as error:
         raise RequestError(f"The trace {path} is no CSV that can be read: {error}.") from error
     except (OSError, UnicodeDecodeError) as error:
@@ -149,7 +149,7 @@ class _Columns:
     fields: _Fields | None = None
 
 
-def _numbered(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
+def _number_lines(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
     """Yield the lines that are not empty with their numbers."""
     return ((number, text) for number, line in enumerate(lines, 1) if (text := line.strip()))
 
@@ -270,7 +270,7 @@ def _tokens(value: Any, name: str, path: str, number: int) -> int:
     return int(count)
 
 
-def _sorted(columns: _Columns, path: str) -> Trace:
+def _order_by_time(columns: _Columns, path: str) -> Trace:
     """Return the requests in the order of their times."""
     if not columns.times:
         why = f": the {columns.failed:,} that it has have no tokens" if columns.failed else ""

@@ -109,7 +109,7 @@ def _interval_cells(interval: Interval | None) -> tuple[str, str]:
 
 def listing(entries: Sequence[Entry]) -> Table:
     """List the Results of a store, one row each."""
-    cells = [(_name_with_tags(e), shorten(_without_name(e), _SUMMARY_CHARS)) for e in entries]
+    cells = [(_name_with_tags(e), _summary(e)) for e in entries]
     return _list(("id", "created", "model", "summary"), entries, cells)
 
 
@@ -132,7 +132,7 @@ def runs(
         (
             f"{shorten_text(entry.name, _LONG_NAME)} · {settings}".removesuffix(" · "),
             *(own.get(name, "") for name in names),
-            "" if any(own.values()) else shorten(_without_name(entry), _SUMMARY_CHARS),
+            "" if any(own.values()) else _summary(entry),
             ", ".join(map(clean, entry.tags)),
             format_utc(entry.created)[:16],
             short,
@@ -160,7 +160,7 @@ def settings_of(entries: Sequence[Entry]) -> list[str]:
 
     def describe(entry: Entry) -> str:
         head, colon, _ = _without_name(entry).partition(": ")
-        parts = [head] if colon and not entry.failed and len(head) <= _SUMMARY_CHARS else []
+        parts = [shorten(head, _SUMMARY_CHARS)] if colon and not entry.failed else []
         has_batch = any(part.startswith("batch ") for part in head.split(", "))
         parts += [
             clean(f"{name}={entry.config[name]}")
@@ -236,6 +236,20 @@ _NAME_CHARS, _SUMMARY_CHARS = 18, 72
 def _name_with_tags(entry: Entry) -> str:
     tags = f" ({clean(', '.join(entry.tags))})" if entry.tags else ""
     return shorten_text(entry.name, _NAME_CHARS) + tags
+
+
+def _summary(entry: Entry) -> str:
+    """Return the headline in a line; of a long one the load is shortened, and the figures after it stay."""
+    head, colon, figures = _without_name(entry).partition(": ")
+    room = _SUMMARY_CHARS - len(colon) - len(figures)
+    return shorten(
+        f"{head}{colon}{figures}" if room < _LEAST_HEAD else f"{shorten(head, room)}{colon}{figures}",
+        _SUMMARY_CHARS,
+    )
+
+
+_LEAST_HEAD = 24
+"""Characters of what was loaded that are worth showing."""
 
 
 def _without_name(entry: Entry) -> str:

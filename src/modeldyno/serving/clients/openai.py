@@ -67,7 +67,9 @@ def sequence_target(feeds: Sequence[Feed], endpoint: Endpoint) -> Target:
         RequestError: as `target` does, and if requests are no chats of one answer each, or are compressed.
     """
     if _kind(endpoint) != "chat":
-        raise RequestError("Sessions of several turns are chats: set endpoint=chat, or leave `sequence` out.")
+        raise RequestError(
+            "Sessions of several turns are chats: give `endpoint=chat`, or leave out `sequence`."
+        )
     if endpoint.options.get("compression"):
         raise RequestError(
             "The requests of a session grow while it is sent; leave out compression or `sequence`."

@@ -26,7 +26,7 @@ from modeldyno.base.stats.drift import find_drift
 from modeldyno.base.stats.units import CORES, RATE, SECONDS, format_quantity
 from modeldyno.engine.interfaces.server_stats import ServedWindow
 from modeldyno.serving.load.answer_times import answer_time
-from modeldyno.serving.load.load_rates import parts_of, rate_doubts, rates
+from modeldyno.serving.load.load_rates import count_parts, rate_doubts, rates
 from modeldyno.serving.load.request_log import (
     FilteredRecords,
     RecordParts,
@@ -192,11 +192,12 @@ def _stream_times(window: SteadyWindow, records: Records, why: str) -> Iterator[
         yield from _distribution_of_some(window, metric, times[~np.isnan(times)] * NANO, why if void else "")
     pace = answer_time("time_per_output_token", records)
     yield from _distribution_of_some(window, "user_token_rate", 1 / (pace[pace > 0] * NANO), "")
-    yield from _gaps(window, "inter_chunk_latency", records.pieces)
+    parts = count_parts(window)
+    yield from _gaps(window, "inter_chunk_latency", records.pieces, parts)
     # Tokens that all came at once have no time per token.
     multi_token = records.chosen((records.tokens > 1) & (records.pieces.counts > 1))
     if multi_token.pieces is not None and (multi_token.pieces.counts == multi_token.tokens).all():
-        yield from _gaps(window, "inter_token_latency", multi_token.pieces)
+        yield from _gaps(window, "inter_token_latency", multi_token.pieces, parts)
 
 
 _STREAM_TIMES = {
@@ -206,8 +207,8 @@ _STREAM_TIMES = {
 """Metric to whether it counts from when a request was due, and is void where the latency is."""
 
 
-def _gaps(window: SteadyWindow, metric: str, pieces: PieceTimes) -> Iterator[Measurement]:
-    """Yield the gaps between pieces in the order of time, in blocks that no answer outlasts.
+def _gaps(window: SteadyWindow, metric: str, pieces: PieceTimes, parts: int) -> Iterator[Measurement]:
+    """Yield the gaps between pieces in the order of time, in as many blocks as the window has parts.
 
     Gaps of one answer are alike, and so are those of all answers at one time; see
     `statistics.clustered_size`.
@@ -216,7 +217,7 @@ def _gaps(window: SteadyWindow, metric: str, pieces: PieceTimes) -> Iterator[Mea
     gaps, when = pieces.gaps()
     if not gaps.size:
         return
-    order, parts = np.argsort(when, kind="stable"), parts_of(window)
+    order = np.argsort(when, kind="stable")
     edges = np.linspace(when.min(), when.max() + 1, parts + 1)
     blocks = (tuple(np.histogram(when, edges)[0].tolist()),)
     yield _distribution(window, metric, gaps[order] * NANO, "", blocks=blocks)

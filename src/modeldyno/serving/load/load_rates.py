@@ -81,7 +81,8 @@ def rates(window: SteadyWindow, why: str) -> Iterator[Measurement]:
         window: the steady window.
         why: why its latency is void, if it is.
     """
-    long, parts = _long_answer(window), parts_of(window)
+    long = _long_answer(window)
+    parts = _parts(window, long)
     counts, seconds = _count(window, why, parts), (window.seconds / parts,) * parts
     if not any(_withheld(window, counts, long, why)):
         yield ratio_number("throughput", counts.requests * window.samples, seconds)
@@ -95,9 +96,12 @@ def rates(window: SteadyWindow, why: str) -> Iterator[Measurement]:
     yield ratio_number("in_flight", counts.in_flight, seconds)
 
 
-def parts_of(window: SteadyWindow) -> int:
+def count_parts(window: SteadyWindow) -> int:
     """Return into how many nearly independent parts a window is cut: none is shorter than a long answer."""
-    long = _long_answer(window)
+    return _parts(window, _long_answer(window))
+
+
+def _parts(window: SteadyWindow, long: float) -> int:
     parts = int(min(_MOST_PARTS, window.seconds / long)) if long else _MOST_PARTS
     return parts if parts == _MOST_PARTS else max(_LEAST_ANSWERS, min(parts, _FEW_PARTS))
 
