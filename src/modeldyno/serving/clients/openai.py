@@ -68,7 +68,7 @@ def sequence_target(feeds: Sequence[Feed], endpoint: Endpoint) -> Target:
     """
     if _kind(endpoint) != "chat":
         raise RequestError(
-            "Sessions of several turns are chats: give `endpoint=chat`, or leave out `sequence`."
+            "Sessions of several turns are chats: give endpoint=chat, or leave out `sequence`."
         )
     if endpoint.options.get("compression"):
         raise RequestError(
