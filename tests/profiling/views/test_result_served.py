@@ -14,7 +14,7 @@ from modeldyno.base.report.blocks import Notice, Table
 from modeldyno.base.result.result import Result
 from modeldyno.profiling.views.result.served import (
     breakdown,
-    by_turn,
+    by_group,
     composing_models,
     describe_client,
     server_clause,
@@ -249,7 +249,7 @@ def test_times_that_another_tool_reported_stand_in_the_same_line() -> None:
 def test_turns_of_chats_have_a_table() -> None:
     """A line each, with what the server counts; a load without sessions has none."""
     latency, first = spread("latency"), spread("time_to_first_token", count=10)
-    (table,) = by_turn(
+    (table,) = by_group(
         result(
             RATE,
             latency,
@@ -268,4 +268,4 @@ def test_turns_of_chats_have_a_table() -> None:
     assert (one["answers"], one["prompt tokens"], one["cached"]) == ("2,000", "128", "50.0%")
     assert one["first token p50"].startswith("about 9")
     assert (many["answers"], many["first token p50"], many["cached"]) == ("20", "", "")
-    assert not [*by_turn(result(RATE, latency))]
+    assert not [*by_group(result(RATE, latency))]

@@ -105,6 +105,14 @@ class TestRequests:
 
         assert (body["ignore_eos"], body["temperature"]) == (True, 1)
 
+    def test_a_field_that_a_server_does_not_know_is_left_out_or_renamed(self) -> None:
+        """Models of OpenAI that reason take no temperature, and name the limit otherwise."""
+        body = sent(extra='{"temperature": null}', token_limit="max_completion_tokens", max_tokens=9)[1]
+
+        assert "temperature" not in body
+        assert "max_tokens" not in body
+        assert body["max_completion_tokens"] == 9
+
     @pytest.mark.parametrize("extra", ["{", "[]", "3", '{"stream": false}'])
     def test_extras_that_are_none(self, extra: str) -> None:
         """What is no object, or contradicts the knob stream, is refused."""

@@ -348,6 +348,17 @@ def streamed(tokens: int, each: int = 4) -> Records:
     )
 
 
+def test_tokens_of_prompts_are_counted_where_all_are_known() -> None:
+    """By message, or of a chat by request; a prompt of unknown length withholds their rate."""
+    load = window(streamed(4))
+    assert "prompt_token_rate" not in measured(load)
+    assert measured(replace(load, prompt_tokens=(30,)))["prompt_token_rate"].value == pytest.approx(300)
+    chats = replace(streamed(4), turns=np.tile([1, 1, 0, 50, 0], (100, 1)))
+    assert measured(window(chats))["prompt_token_rate"].value == pytest.approx(500)
+    chats.turns[50, 3] = -1
+    assert "prompt_token_rate" not in measured(window(chats))
+
+
 def test_a_piece_is_a_token_only_where_the_counts_agree() -> None:
     """The gap between tokens is told where every piece is one; else that between pieces alone."""
     measurements = measured(window(streamed(4)))

@@ -92,7 +92,7 @@ def test_all_answers_of_a_turn_are_counted_however_many_pieces_they_have(
     """A sample is of requests."""
     log = chats()
     pieces = PieceTimes.of([(due + 1, *([due + 2] * 500)) for due in log.due.tolist()])
-    monkeypatch.setattr("modeldyno.serving.load.turns._SAMPLE", len(log))
+    monkeypatch.setattr("modeldyno.serving.load.answer_groups._SAMPLE", len(log))
     streamed, whole = (by_name(cut(each)) for each in (replace(log, pieces=pieces), log))
     first, plain = streamed["latency@turn=1"].value, whole["latency@turn=1"].value
     assert isinstance(first, Distribution)

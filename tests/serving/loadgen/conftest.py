@@ -52,7 +52,13 @@ async def _drive(
     target: Target, load: Load, seconds: float, grace: float, loop: asyncio.AbstractEventLoop
 ) -> Driven:
     drive = LoadLoop(load, LoadShare(), len(target.messages), loop)
-    order = DriverCommand(target=target, load=load, share=LoadShare(), seed=0, address=target.host)
+    order = DriverCommand(
+        target=target,
+        load=load,
+        share=LoadShare(),
+        seed=0,
+        addresses=tuple(each.host for each in target.servers),
+    )
     drive.count_tokens = getattr(driver_main._stream_client(target), "tokens", None)
     pool = drive.carrier = driver_main.make_carrier(order, drive, loop)
     drive.timer = make_timer(loop, drive.ring)

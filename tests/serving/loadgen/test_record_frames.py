@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from modeldyno.base.job.load_spec import Arrivals, Load
-from modeldyno.engine.interfaces.request_target import Reply, Target, Tls, Transport
+from modeldyno.engine.interfaces.request_target import Replica, Reply, Target, Tls, Transport
 from modeldyno.serving.loadgen import driver_protocol, record_frames
 from modeldyno.serving.loadgen.arrivals import LoadShare
 from modeldyno.serving.loadgen.driver_protocol import DriverCommand
@@ -53,11 +53,12 @@ def test_an_order_comes_back_as_it_was() -> None:
             protocol="kserve-grpc", transport=Transport.GRPC, host="h", port=1,
             messages=(b"\n", b"", b"\xff"), method="/a/b", metadata=(("a", "b"),),
             tls=Tls(authority="file", verify=False), stream=True,
+            replicas=(Replica(host="i", port=2, tls=Tls(), start="POST /"), Replica(host="j", port=3)),
         ),
         load=Load(arrivals=Arrivals.BURST, rate=3.5, burst=2, ramp=1.0, retries=3, drivers=2),
         share=LoadShare(index=1, of=2),
         seed=7,
-        address="10.0.0.1",
+        addresses=("10.0.0.1", "10.0.0.2"),
     )  # fmt: skip
     data = driver_protocol.encode_command(command)
     at = 0

@@ -67,6 +67,7 @@ DISTURBING: dict[str, str] = {
     "failed-requests": "Some requests were not answered well; they are not in the latency.",
     "unanswered": "The time was up before some requests were answered: the slowest are not in the latency.",
     "sent-late": "Some requests were sent late: the tail of the latency is not the server's alone.",
+    "servers-differ": "Of several servers of one model one is slower, or fails more, than another.",
     "cut-sessions": "The steady window is shorter than a session: some turns outweigh others in the figures.",
     "within-client-error": "A time of a stream is below twice the error of the client that measured it.",
     "length-differs": "The server counts another number of tokens in a prompt than was asked for.",

@@ -42,7 +42,7 @@ def why_void(code: str) -> str:
 
 SHORT_LOAD, LITTLE_LAW = "short-load", "little-law"
 """Codes of doubts of a load whose rates are withheld."""
-RATES_OF_LOADS = frozenset({"throughput", "request_rate", "token_rate", "goodput"})
+RATES_OF_LOADS = frozenset({"throughput", "request_rate", "token_rate", "prompt_token_rate", "goodput"})
 """Metrics of a load that may be withheld."""
 UNEARNED = frozenset(WHY_VOID) - {SATURATED, CLIENT_LIMITED}
 """Codes of doubts with which the time of a call is not that of the model's work."""

@@ -288,6 +288,9 @@ METRICS = MetricTable((
          "Tokens per second of all samples: generated ones, or those of the prompt in the stage prefill; "
          "under load, those of the answers that ended well, as the server counts them.",
          family="speed", section=ReportSection.GENERATION, under_load=(), main=4),
+    _row("prompt_token_rate", RATE, _HIGH,
+         "Tokens per second of the prompts of the requests that ended well, as the server counts them.",
+         family="speed", section=ReportSection.DETAILS, under_load=()),
     _row("latency", SECONDS, _LOW,
          "One call of the whole batch, payload ready, device synchronised; under load, a request from the "
          "time that it was due to its last byte; of the scopes preprocess, copy, compute, copy_back "

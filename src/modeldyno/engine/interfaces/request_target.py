@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -51,6 +51,8 @@ class Endpoint:
     """Options of the protocol, such as ``binary`` or ``max_tokens``."""
     protocol: str = ""
     """Name of the client for its protocol; empty if not yet known."""
+    wait: float = 0.0
+    """Seconds that the server may take until it answers for the first time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +65,17 @@ class ServerInfo:
     """Names of its models, if it lists them."""
     options: Mapping[str, str | int | float | bool] = field(default_factory=dict)
     """Protocol options that this server fixes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replica:
+    """A further server of the same model."""
+
+    host: str
+    port: int
+    tls: Tls | None = None
+    start: str = ""
+    """HTTP: request line and first header, the host, in place of those of messages; empty: they stay."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +114,20 @@ class Target:
     think_times: tuple[float, ...] = ()
     """Seconds between an answer and when each message is due after it; -1 for one that does not say; empty:
     none says."""
+    replicas: tuple[Replica, ...] = ()
+    """Further servers, which take requests in turn with the first one."""
+    start: str = ""
+    """HTTP: see `Replica`."""
+
+    @property
+    def servers(self) -> tuple[Target, ...]:
+        """The target of each server, the first one included."""
+        first = replace(self, replicas=())
+        others = [{name: getattr(each, name) for name in _OF_A_SERVER} for each in self.replicas]
+        return first, *(replace(first, **fields) for fields in others)
+
+
+_OF_A_SERVER = ("host", "port", "tls", "start")
 
 
 def request_id(sent: int) -> bytes:
@@ -114,6 +141,11 @@ def insert_history(message: bytes, at: int, history: bytes) -> bytes:
     value = message.rindex(b":", 0, head_end) + 1
     length = b" %d" % (len(message) - head_end - 4 + len(history))
     return b"".join((message[:value], length, message[head_end:at], history, message[at:]))
+
+
+def start_of(message: bytes) -> bytes:
+    """Return the request line and the first header line of an HTTP message."""
+    return message[: message.index(b"\r\n", message.index(b"\r\n") + 2) + 2]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -74,6 +74,16 @@ class ServerCounters:
         }
         return replace(self, **added, batches=batches, models=models)
 
+    def plus(self, other: ServerCounters) -> ServerCounters:
+        """Return the sum with the counters of another server at the same time; of caches the fuller one."""
+        usages = [usage for usage in (self.cache_usage, other.cache_usage) if usage is not None]
+        return replace(
+            self.joined(other),
+            running=_sum(self.running, other.running),
+            waiting=_sum(self.waiting, other.waiting),
+            cache_usage=max(usages, default=None),
+        )
+
 
 _COUNTERS = (
     "requests", "failures", "samples", "executions", "queue", "compute_input", "compute", "compute_output",

@@ -78,6 +78,7 @@ class _CommonKnobs(TypedDict, total=False):
     provider: KnobValue
     queue_delay: KnobValue
     queue_size: KnobValue
+    replicas: KnobValue
     request_trace: KnobValue
     runtime: KnobValue
     server: KnobValue
@@ -92,6 +93,7 @@ class _CommonKnobs(TypedDict, total=False):
     temperature: KnobValue
     tf32: KnobValue
     threads: KnobValue
+    token_limit: KnobValue
     tokenizer: KnobValue
     version: KnobValue
     workers: KnobValue

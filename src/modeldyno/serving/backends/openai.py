@@ -47,7 +47,7 @@ serves = True
 takes_requests = True
 
 _PROTOCOL = "openai"
-_OPTIONS = ("endpoint", "stream", "max_tokens", "temperature", "extra")
+_OPTIONS = ("endpoint", "stream", "max_tokens", "token_limit", "temperature", "extra")
 """Knobs that shape a request; the same as for the backend `remote`."""
 _PROMPTS = (PROMPT_TOKENS, OUTPUT_TOKENS, SHARED_PREFIX, TOKENIZER)
 """Knobs that make the prompts; the same, too."""

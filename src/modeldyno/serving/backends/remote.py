@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import http.client
 import os
+import re
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -27,16 +29,17 @@ from modeldyno.base.job.prompt_lengths import (
 from modeldyno.base.system.process_tree import ancestors
 from modeldyno.base.system.prometheus_samples import parse_samples
 from modeldyno.engine.environment.listening import serving_process
-from modeldyno.engine.interfaces.request_target import Endpoint, Tls
+from modeldyno.engine.interfaces.request_target import Endpoint, Replica, Tls, Transport, start_of
+from modeldyno.engine.interfaces.server_stats import ServerCounters
 from modeldyno.engine.interfaces.session import RequestSession
 from modeldyno.models.interface import Form
 from modeldyno.serving.backends.request_knobs import COMPRESSION_KNOB, SHARED_MEMORY_KNOB
-from modeldyno.serving.backends.shared_regions import SharedRegions
+from modeldyno.serving.backends.shared_regions import SHARED_MEMORY, SharedRegions
 from modeldyno.serving.clients import messages as clients_messages
 from modeldyno.serving.interfaces.client import (
     Client,
 )
-from modeldyno.serving.load.endpoint_url import unknown_model
+from modeldyno.serving.load.endpoint_url import parse_endpoint, unknown_model
 from modeldyno.serving.loadgen.single_request import send_once
 from modeldyno.serving.servers import generation_metrics
 
@@ -45,7 +48,6 @@ if TYPE_CHECKING:
 
     from modeldyno.base.job.knob import KnobValue
     from modeldyno.engine.interfaces.request_target import Reply, Target
-    from modeldyno.engine.interfaces.server_stats import ServerCounters
     from modeldyno.models.interface import Feed, Model
 
 requires: tuple[str, ...] = ()
@@ -104,10 +106,16 @@ _KNOBS: dict[tuple[str, ...], tuple[Knob, ...]] = {
             sentence="The model's tokenizer.json, or its folder; else that beside a local model.",
         ),
         Knob(name="max_tokens", kind=int, low=1, sentence="Maximum number of tokens to generate."),
+        Knob(
+            name="token_limit",
+            choices=("max_tokens", "max_completion_tokens"),
+            sentence="Field of a request that has this number; models of OpenAI that reason know the second.",
+        ),
         Knob(name="temperature", kind=float, low=0, sentence="Sampling temperature; 0 is greedy decoding."),
         Knob(
             name="extra",
-            sentence='A JSON object that is merged into each request, such as {"ignore_eos": true}.',
+            sentence='A JSON object that is merged into each request, such as {"ignore_eos": true}; null '
+            "leaves a field out.",
         ),
     ),
     ("openai", "http"): (
@@ -136,6 +144,12 @@ _KNOBS: dict[tuple[str, ...], tuple[Knob, ...]] = {
 """The knobs of some protocols; all but the bodies become options of the Endpoint."""
 _PROTOCOLS_OF_KNOB = {knob.name: protocols for protocols, group in _KNOBS.items() for knob in group}
 _BODIES = ("body", "bodies")
+_REPLICAS = Knob(
+    name="replicas",
+    sentence="URLs of further servers of the same model, separated by commas; requests go to each in turn.",
+)
+_SEPARATOR = re.compile(r"[\s,]+(?=[a-z]+://)")
+"""Between URLs, which have commas of their own."""
 _NO_METRICS = "none"
 """The knob server_metrics of a server whose metrics are not to be read."""
 _STATISTICS_TIMEOUT = 10.0
@@ -147,7 +161,7 @@ _OURS = 8
 """Generations of processes above this one that are taken for this program, which may serve in a thread."""
 
 common: frozenset[str] = frozenset()
-knobs = (*(knob for group in _KNOBS.values() for knob in group), BATCH_SIZE)
+knobs = (*(knob for group in _KNOBS.values() for knob in group), _REPLICAS, BATCH_SIZE)
 
 
 def check(config: Mapping[str, KnobValue]) -> None:
@@ -180,18 +194,67 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[_Session]:
     }
     client = plugins.client(endpoint.protocol)
     endpoint = replace(endpoint, options={**endpoint.options, **options})
-    pid = serving_process(endpoint.host, endpoint.port)
+    replicas = tuple(_replicas(client, endpoint, config))
+    pid = None if replicas else serving_process(endpoint.host, endpoint.port)
+    metrics = [_find_metrics(each, config) for each in (endpoint, *replicas)]
     session = _Session(
         client=client,
         endpoint=endpoint,
+        replicas=replicas,
         bodies=_bodies(config),
         pid=None if pid in {os.getpid(), *ancestors(_OURS)} else pid,
-        device_metrics=_device_metrics(model, endpoint) if pid is None else "",
-        metrics=(metrics := _find_metrics(endpoint, config)),
-        has_statistics=metrics is not None or _has_statistics(client, endpoint),
+        device_metrics="" if pid is not None or replicas else _device_metrics(model, endpoint),
+        metrics=() if None in metrics else tuple(filter(None, metrics)),
+        has_statistics=None not in metrics or all(_has_statistics(client, e) for e in (endpoint, *replicas)),
     )
     with closing(session.regions):
         yield session
+
+
+def _replicas(client: Client, endpoint: Endpoint, config: Mapping[str, KnobValue]) -> Iterator[Endpoint]:
+    """Yield the further servers that the knob names.
+
+    Raises:
+        RequestError: one is no URL of a server that has the model, too.
+    """
+    if _REPLICAS.name not in config:
+        return
+    if str(config.get(_METRICS, _NO_METRICS)) != _NO_METRICS:
+        raise RequestError("The knob server_metrics is of one server; leave it out, or replicas.")
+    if endpoint.options.get(SHARED_MEMORY):
+        raise RequestError("Inputs in shared memory are of one server; leave out shared_memory, or replicas.")
+    for url in _SEPARATOR.split(str(config[_REPLICAS.name]).strip()):
+        other, transport = parse_endpoint(url)
+        where = f"{other.host}:{other.port}"
+        if transport is not client.transport or other.protocol not in {"", endpoint.protocol}:
+            raise RequestError(
+                f"The replica {where} is not spoken to in {endpoint.protocol}, as {endpoint.host}:"
+                f"{endpoint.port} is; requests are the same for all servers."
+            )
+        if other.model not in {"", endpoint.model}:
+            raise RequestError(
+                f"The replica {where} is of {other.model}, not of {endpoint.model}; load another model with "
+                "`beside`."
+            )
+        other = replace(endpoint, host=other.host, port=other.port, path=other.path, tls=other.tls)
+        _check_replica(client, other)
+        yield other
+
+
+def _check_replica(client: Client, endpoint: Endpoint) -> None:
+    """Raise RequestError if a server does not answer, or lists other models than this one."""
+    where, request = f"{endpoint.host}:{endpoint.port}", client.greeting(endpoint)
+    if request is None:
+        return
+    try:
+        server = client.recognised(send_once(request, timeout=_STATISTICS_TIMEOUT))
+    except OSError as error:
+        raise RequestError(f"The replica {where} does not answer: {error}; check its URL.") from error
+    if server is None:
+        raise RequestError(f"The replica {where} does not answer in {endpoint.protocol}; check its URL.")
+    if server.models and endpoint.model not in {"", *server.models}:
+        missing = unknown_model(endpoint.model, endpoint.version, server.models)
+        raise RequestError(f"The replica {where}: {missing}.")
 
 
 def _device_metrics(model: Model, endpoint: Endpoint) -> str:
@@ -207,6 +270,8 @@ def _device_metrics(model: Model, endpoint: Endpoint) -> str:
 class _Session(RequestSession):
     client: Client
     endpoint: Endpoint
+    replicas: tuple[Endpoint, ...] = ()
+    """Further servers of the same model."""
     bodies: tuple[bytes, ...] = ()
     """Bodies to send instead of the payloads."""
     pid: int | None = None
@@ -216,17 +281,36 @@ class _Session(RequestSession):
     device_metrics: str = ""
     """Where a server on another machine reports its devices."""
     has_statistics: bool = False
-    metrics: Target | None = None
-    """The request for the metrics of a server of language models; None if it has none."""
+    metrics: tuple[Target, ...] = ()
+    """The requests for the metrics of servers of language models; empty if one has none."""
 
     def target(self, feeds: Sequence[Feed]) -> Target:
         """Turn each payload into a request."""
         feeds = [_feed(body) for body in self.bodies] or feeds
-        return self.regions.target(self.client, feeds, self.endpoint)
+        return self._with_replicas(self.regions.target(self.client, feeds, self.endpoint), feeds)
 
     def sequence_target(self, feeds: Sequence[Feed]) -> Target:
         """Turn each payload into a request of a sequence."""
-        return self.regions.target(self.client, feeds, self.endpoint, make=self.client.sequence_target)
+        return self._with_replicas(
+            self.regions.target(self.client, feeds, self.endpoint, make=self.client.sequence_target), feeds
+        )
+
+    def _with_replicas(self, target: Target, feeds: Sequence[Feed]) -> Target:
+        """Send to the further servers, too: what differs is how the messages begin."""
+        if not self.replicas:
+            return target
+        starts = [self.client.target(feeds[:1], endpoint).messages[0] for endpoint in self.replicas]
+        is_http = target.transport is Transport.HTTP
+        replicas = tuple(
+            Replica(
+                host=endpoint.host,
+                port=endpoint.port,
+                tls=endpoint.tls,
+                start=start_of(start).decode("latin-1") if is_http else "",
+            )
+            for endpoint, start in zip(self.replicas, starts, strict=True)
+        )
+        return replace(target, replicas=replicas)
 
     def arrays(self, output: Reply) -> Feed:
         """Parse an answer; if it says that there is no such model, name those that there are."""
@@ -272,10 +356,11 @@ class _Session(RequestSession):
         return self.client.finish_reason(reply)
 
     def account(self) -> ServerCounters:
-        """Read the model's counters."""
-        if self.metrics is not None:
-            return _read_metrics(self.metrics)
-        return _read_statistics(self.client, self.endpoint)
+        """Read the model's counters, the sum of those of all servers."""
+        if self.metrics:
+            return reduce(ServerCounters.plus, map(_read_metrics, self.metrics))
+        endpoints = (self.endpoint, *self.replicas)
+        return reduce(ServerCounters.plus, (_read_statistics(self.client, each) for each in endpoints))
 
     def _models(self) -> tuple[str, ...]:
         """Query the server for its models."""

@@ -2,7 +2,8 @@
 
 Options: ``endpoint`` (``completions``, the default; ``chat``; ``embeddings``), ``stream`` (default true: the
 answer comes in pieces), ``max_tokens``, ``temperature`` (default 0: the same prompt gives the same text),
-and ``extra``, a JSON object added to each request, such as ``{"ignore_eos": true}``.
+``token_limit`` (the field of a request that has ``max_tokens``, for servers that know another one),
+and ``extra``, a JSON object added to each request, such as ``{"ignore_eos": true}``; null leaves a field out.
 The input ``prompt`` is text: lines of a file, or random words, 128 by default
 (``--input prompt=1:string:64..256``). A chat takes one prompt per request; the others take a batch. A line of
 a ``.jsonl`` may be a request of its own, with its messages and ``max_tokens``; see
@@ -45,6 +46,8 @@ PATHS = {
 }
 """Option `endpoint` to its path."""
 MAX_TOKENS = 64
+_LIMIT = "max_tokens"
+"""Field of the number of tokens to generate at most, unless the option `token_limit` names another."""
 _EVENT_STREAM = "text/event-stream"
 
 
@@ -101,9 +104,15 @@ def _is_streamed(endpoint: Endpoint) -> bool:
 
 
 def _bodies(feeds: Sequence[Feed], endpoint: Endpoint) -> list[dict[str, Any]]:
-    """Return the fields of each request."""
+    """Return the fields of each request; a null of `extra` leaves a field out, as in RFC 7396."""
     fixed, extra = _common_fields(endpoint), _extra_fields(endpoint)
-    return [{**fixed, **_prompt_fields(_kind(endpoint), feed), **extra} for feed in feeds]
+    removed = {name for name, value in extra.items() if value is None}
+    limit = str(endpoint.options.get("token_limit", _LIMIT))
+    bodies = ({**fixed, **_prompt_fields(_kind(endpoint), feed), **extra} for feed in feeds)
+    return [
+        {limit if name == _LIMIT else name: value for name, value in body.items() if name not in removed}
+        for body in bodies
+    ]
 
 
 def _posted(bodies: Sequence[Mapping[str, Any]], endpoint: Endpoint) -> Target:

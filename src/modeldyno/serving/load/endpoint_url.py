@@ -12,6 +12,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from modeldyno.base.errors import RequestError, UnknownName
 from modeldyno.base.job.knob import BOOLEANS
+from modeldyno.base.stats.units import SECONDS, parse_quantity
 from modeldyno.engine.interfaces.request_target import Endpoint, Tls, Transport
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ _SECRET_WORDS = frozenset(
 )  # fmt: skip
 """Parameters of a query that servers take for credentials."""
 _TLS = ("verify", "authority", "certificate", "key", "name")
-_SETTINGS = ("protocol", *_TLS)
+_SETTINGS = ("protocol", "wait", *_TLS)
 
 
 def parse_endpoint(url: str) -> tuple[Endpoint, Transport]:
@@ -86,6 +87,7 @@ def parse_endpoint(url: str) -> tuple[Endpoint, Transport]:
         path=(f"{parts.path}?{parts.query}" if parts.query else parts.path),
         tls=_parse_tls(url, settings, encrypted=encrypted),
         protocol=settings.get("protocol", ""),
+        wait=_parse_wait(url, settings.get("wait", "0s")),
     ), transport
 
 
@@ -138,6 +140,13 @@ def _parse_fragment(text: str) -> tuple[str, dict[str, str]]:
             raise UnknownName.among("setting of a URL", match["name"], _SETTINGS)
         settings[match["name"]] = unquote(match["value"])
     return unquote(model), settings
+
+
+def _parse_wait(url: str, text: str) -> float:
+    try:
+        return parse_quantity(text, SECONDS)
+    except RequestError as error:
+        raise RequestError(f"wait={text} in '{url}' is no time: {error}") from None
 
 
 def _parse_tls(url: str, settings: Mapping[str, str], *, encrypted: bool) -> Tls | None:

@@ -62,6 +62,8 @@ class _Counts:
     """The same, spread over their time in flight alone."""
     tokens: Samples
     """Their tokens."""
+    prompts: Samples
+    """Tokens of their prompts; NaN if those of any are unknown."""
     good: Samples
     """Those of them whose answer keeps the bounds of the load."""
     in_flight: Samples
@@ -89,6 +91,8 @@ def rates(window: SteadyWindow, why: str) -> Iterator[Measurement]:
         yield ratio_number("request_rate", counts.requests, seconds)
         if counts.tokens.any():
             yield ratio_number("token_rate", counts.tokens, seconds)
+        if counts.prompts.any() and not statistics.load_numpy().isnan(counts.prompts).any():
+            yield ratio_number("prompt_token_rate", counts.prompts, seconds)
         if window.load.times_of_good_answers:
             yield ratio_number("goodput", counts.good, seconds)
     if not window.load.closed and why != CLIENT_LIMITED:  # a limited client may not log what was due
@@ -118,15 +122,17 @@ def _count(window: SteadyWindow, why: str, places: int) -> _Counts:
     """
     np = statistics.load_numpy()
     sums = {
-        name: np.zeros(places) for name in ("requests", "tokens", "good", "answers", "in_flight", "answering")
+        name: np.zeros(places)
+        for name in ("requests", "tokens", "prompts", "good", "answers", "in_flight", "answering")
     }
     bounds = window.load.times_of_good_answers
     times, answers = 0.0, 0
     for part in window.records.parts():
-        fine = part.fine
+        fine, prompts = part.fine, window.prompt_tokens_of(part)
         worth = {
             "requests": fine.astype(float),
             "tokens": np.where(fine, np.maximum(part.tokens, 0), 0),
+            "prompts": np.where(fine, np.where(prompts < 0, np.nan, prompts), 0),
             "good": keeps_bounds(bounds, part).astype(float),
         }
         since = part.end if why == SATURATED else _begin(part)

@@ -110,6 +110,8 @@ class Records:
     """int32: tokens of the answer if the client can count them, else -1."""
     reasoning: Column
     """int32: how many of the first pieces of the answer are reasoning."""
+    server: Column
+    """int32: which of the target's servers it was sent to, from 0."""
     pieces: PieceTimes | None = None
     """Of streams: when the pieces of each answer with something in them arrived; else None."""
     turns: Column = field(default_factory=lambda: read_turns(b""))
@@ -163,7 +165,7 @@ class Records:
 COLUMNS = {
     "due": "int64", "sent": "int64", "first": "int64", "end": "int64", "outcome": "uint8",
     "message": "int32", "received": "int64", "retries": "int32", "driver": "int32", "tokens": "int32",
-    "reasoning": "int32",
+    "reasoning": "int32", "server": "int32",
 }  # fmt: skip
 """Column to its dtype."""
 TURN_COLUMNS = ("session", "turn", "think_time", "prompt_tokens", "cached_tokens")

@@ -48,6 +48,8 @@ class SteadyWindow:
     load: Load
     samples: int = 1
     """Samples per request."""
+    prompt_tokens: tuple[int, ...] = ()
+    """Tokens of each message's prompt, as the server counts them, -1 if it does not say; empty: unknown."""
     clients: tuple[float, ...] = ()
     """Cores that each driver kept busy."""
     drivers: tuple[DriverSums, ...] = ()
@@ -77,6 +79,14 @@ class SteadyWindow:
     def done(self) -> FilteredRecords:
         """Return the requests that were answered well in it."""
         return self._chosen(lambda part: self._holds(part.end) & part.fine)
+
+    def prompt_tokens_of(self, part: Records) -> Column:
+        """Return the tokens of the prompt of each request, that of a chat as it was sent; -1 if unknown."""
+        if len(part.turns):
+            return part.turn("prompt_tokens")
+        known = statistics.load_numpy().array(self.prompt_tokens or (-1,), "int64")
+        tokens: Column = known[part.message % known.size]
+        return tokens
 
     def first(self, count: int) -> SteadyWindow:
         """Cut the window to the first `count` requests due in it, ending when the next one is due.

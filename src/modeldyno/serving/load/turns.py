@@ -9,23 +9,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeldyno.base.metrics.doubt import Doubt
-from modeldyno.base.metrics.measurement import Distribution, Measurement, observed_number
-from modeldyno.base.stats import statistics
+from modeldyno.base.metrics.measurement import observed_number
 from modeldyno.base.stats.units import SECONDS, format_quantity
-from modeldyno.serving.load.answer_times import answer_time
-from modeldyno.serving.load.request_log import FirstPieces, sample_records
+from modeldyno.serving.load.answer_groups import answered_requests, group_times
 from modeldyno.serving.load.steady_window import NANO
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from modeldyno.base.metrics.measurement import Measurement
     from modeldyno.serving.load.request_log import Records
     from modeldyno.serving.load.steady_window import SteadyWindow
 
 ALONE = 8
 """Turns that have a line of their own; the later ones share lines, of twice as many turns each."""
-_SAMPLE = 100_000
-"""Most requests whose times are kept by turn."""
 
 
 def turn_scopes(most: int) -> Iterator[tuple[str, int, int]]:
@@ -45,7 +42,7 @@ def turn_measurements(window: SteadyWindow, why: str) -> Iterator[Measurement]:
         window: the steady window of a load of chats.
         why: why the latency is void; empty if it is not.
     """
-    records = _sampled(window)
+    records = answered_requests(window)
     turns, tokens = records.turn("turn"), records.turn("prompt_tokens")
     if not len(records) or not records.turn("session").any():
         return
@@ -55,31 +52,16 @@ def turn_measurements(window: SteadyWindow, why: str) -> Iterator[Measurement]:
         some = records.chosen((turns >= first) & (turns <= last))
         if not len(some):
             continue
-        yield from _times(window, some, scope, why)
+        yield from group_times(window, some, scope, why)
         if (known := tokens[(turns >= first) & (turns <= last)]).max() >= 0:
             yield observed_number("prompt_tokens", float(known[known >= 0].mean()), scope=scope)
         if (share := cached_share(some)) is not None:
             yield observed_number("cached_prompt_share", share, scope=scope)
 
 
-def _sampled(window: SteadyWindow) -> Records:
-    """Return the requests that were answered well, with the first piece of each answer."""
-    return sample_records(FirstPieces(records=window.due().where(lambda part: part.fine)), _SAMPLE)
-
-
-def _times(window: SteadyWindow, records: Records, scope: str, why: str) -> Iterator[Measurement]:
-    np = statistics.load_numpy()
-    records = records.at(np.argsort(records.due, kind="stable"))
-    for metric in ("latency", "time_to_first_token"):
-        times = answer_time(metric, records) * NANO
-        if (known := times[~np.isnan(times)]).size:
-            value = Distribution.of(known, void=why, **window.how)
-            yield Measurement(metric=metric, value=value, scope=scope)
-
-
 def first_prompts(window: SteadyWindow) -> list[tuple[int, int]]:
     """Return the cached and all tokens of the prompts of first turns, without that of the first call."""
-    records = _sampled(window)
+    records = answered_requests(window)
     first = records.chosen((records.turn("turn") == 1) & (records.message > 0))
     cached, tokens = first.turn("cached_tokens"), first.turn("prompt_tokens")
     return [*zip(cached.tolist(), tokens.tolist(), strict=True)]
@@ -99,7 +81,7 @@ def session_doubts(window: SteadyWindow, turns: float) -> Iterator[Doubt]:
         window: the steady window.
         turns: those of a session, on average.
     """
-    records = _sampled(window)
+    records = answered_requests(window)
     if not len(records) or turns <= 1:
         return
     seconds = turns * float((records.end - records.due + records.turn("think_time")).mean()) * NANO

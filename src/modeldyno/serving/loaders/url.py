@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from modeldyno.base import plugins
+from modeldyno.base.clock import monotonic, sleep
 from modeldyno.base.errors import RequestError
 from modeldyno.base.job.model_ref import ModelIdentity
+from modeldyno.base.stats.units import SECONDS, format_quantity
 from modeldyno.engine.interfaces.request_target import ServerInfo, Transport
 from modeldyno.models.interface import Executes, Form, Model
 from modeldyno.models.loaders import digest
@@ -38,6 +41,8 @@ PLAIN = "http"
 """Protocol of a server that speaks none of the others, where no model is named."""
 _TIMEOUT = 10.0
 """Seconds that a server may take to describe itself."""
+_PAUSE = 0.2
+"""Seconds between two questions to one that is starting."""
 _TRANSPORT_NAMES = {Transport.HTTP: "HTTP", Transport.GRPC: "gRPC"}
 _REDIRECTS = range(300, 400)
 _BAD_REQUEST = 400
@@ -62,7 +67,7 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
     del seed, trust
     parsed, transport = endpoint_url.parse_endpoint(ref.locator)
     headers = endpoint_url.parse_headers(os.environ.get(endpoint_url.HEADERS_VARIABLE, ""))
-    endpoint, server = _resolve_protocol(replace(parsed, headers=headers), transport)
+    endpoint, server = _await_protocol(replace(parsed, headers=headers), transport)
     client = plugins.client(endpoint.protocol)
     request = client.described(endpoint)
     reply = None if request is None else _fetch(request)
@@ -103,6 +108,36 @@ def look(ref: ModelRef, *, seed: int, trust: bool) -> Model:
 
 
 # -- which protocol ------------------------------------------------------------------------------
+
+
+class _NotReady(RequestError):
+    """A server that may still be starting."""
+
+
+def _await_protocol(endpoint: Endpoint, transport: Transport) -> tuple[Endpoint, ServerInfo]:
+    """Resolve the protocol as soon as the server answers, which it may take a while for."""
+    deadline = monotonic() + endpoint.wait
+    while True:
+        try:
+            if endpoint.wait:
+                _check_listening(endpoint)
+            return _resolve_protocol(endpoint, transport)
+        except _NotReady as error:
+            if monotonic() > deadline:
+                if not endpoint.wait:
+                    raise
+                raise RequestError(
+                    f"The server was not ready after {format_quantity(endpoint.wait, SECONDS, 2)}: {error}"
+                ) from error
+        sleep(_PAUSE)
+
+
+def _check_listening(endpoint: Endpoint) -> None:
+    """Raise if nothing listens yet, which a protocol without a greeting does not find out."""
+    try:
+        socket.create_connection((endpoint.host, endpoint.port), _TIMEOUT).close()
+    except OSError as error:
+        raise _NotReady(f"{endpoint.host}:{endpoint.port}: {error.strerror or error}.") from error
 
 
 def _resolve_protocol(endpoint: Endpoint, transport: Transport) -> tuple[Endpoint, ServerInfo]:
@@ -151,7 +186,7 @@ def _detect_protocol(endpoint: Endpoint, transport: Transport) -> tuple[str, Ser
     if transport is Transport.HTTP and not endpoint.model:
         return PLAIN, ServerInfo()
     names = [name for name, client in plugins.usable("client") if client.transport is transport]
-    raise RequestError(
+    raise _NotReady(
         f"{_location(endpoint)} answers in no known protocol; name one after the model, "
         f"such as #{endpoint.model or 'model'},protocol={names[0]} (of {', '.join(names)})."
     )
@@ -186,7 +221,7 @@ def _fetch(request: Target) -> Reply:
         raise RequestError(f"{phrase[:1].upper()}{phrase[1:]}.") from error
     except OSError as error:
         message = error.strerror or error
-        raise RequestError(
+        raise _NotReady(
             f"Nothing useful answers: {message}; check the URL, and whether "
             f"{_TRANSPORT_NAMES[request.transport]} is spoken on that port."
         ) from error

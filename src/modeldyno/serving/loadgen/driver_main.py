@@ -26,6 +26,7 @@ from modeldyno.serving.loadgen.load_loop import LoadLoop
 if TYPE_CHECKING:
     from typing import Any
 
+    from modeldyno.base.job.load_spec import Load
     from modeldyno.engine.interfaces.request_target import Target
     from modeldyno.serving.interfaces.client import Client
     from modeldyno.serving.loadgen.driver_protocol import DriverCommand
@@ -131,14 +132,27 @@ def _read_commands(load_loop: LoadLoop, loop: asyncio.AbstractEventLoop) -> None
 
 
 def make_carrier(command: DriverCommand, load_loop: LoadLoop, loop: asyncio.AbstractEventLoop) -> Carrier:
-    """Return the connection pool for the target's transport."""
-    target = command.target
-    options = {"host": command.address, "port": target.port}
+    """Return the connection pool of the target's server, or of each of its servers."""
+    pools = [
+        _pool(target, address, command.load, load_loop, loop)
+        for target, address in zip(command.target.servers, command.addresses, strict=True)
+    ]
+    if len(pools) == 1:
+        return pools[0]
+    from modeldyno.serving.loadgen.round_robin import RoundRobin  # few loads have several
+
+    return RoundRobin(pools, first=command.share.index)
+
+
+def _pool(
+    target: Target, address: str, load: Load, load_loop: LoadLoop, loop: asyncio.AbstractEventLoop
+) -> ConnectionPool:
+    options = {"host": address, "port": target.port}
     if target.transport is Transport.GRPC:
         from modeldyno.serving.loadgen.http2 import Http2Connection  # the other transport needs none
         from modeldyno.serving.loadgen.http2_sender import CallTemplate  # see above
 
-        script = CallTemplate(target, command.load.timeout)
+        script = CallTemplate(target, load.timeout)
         options |= tls.tls_options(target, protocols=("h2",))
         return ConnectionPool(
             loop,
@@ -157,7 +171,7 @@ def make_carrier(command: DriverCommand, load_loop: LoadLoop, loop: asyncio.Abst
         load_loop.done,
         lambda owner: Http1Connection(owner, target, *looked_for),
         options,
-        keeps=command.load.sequence is not None,
+        keeps=load.sequence is not None,
     )
 
 

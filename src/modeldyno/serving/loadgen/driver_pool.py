@@ -63,7 +63,8 @@ def run_load_drivers(target: Target, load: Load, *, seed: int = 0) -> Iterator[D
 def _check_tls(target: Target) -> None:
     from modeldyno.serving.loadgen import tls  # few have it
 
-    tls.make_ssl_context(target)
+    for server in target.servers:
+        tls.make_ssl_context(server)
 
 
 class DriverPool:
@@ -78,12 +79,12 @@ class DriverPool:
     def start(self, load: Load, seed: int) -> None:
         """Start the drivers, and let them begin at the same time."""
         count = min(load.drivers, load.slots or load.drivers)
-        host_address = resolve_address(self._target)
+        addresses = tuple(map(resolve_address, self._target.servers))
         first_sequence = secrets.randbelow(_FIRST_SEQUENCES)
         for index in range(count):
             share = LoadShare(index=index, of=count)
             command = driver_protocol.DriverCommand(
-                target=self._target, load=load, share=share, seed=seed, address=host_address,
+                target=self._target, load=load, share=share, seed=seed, addresses=addresses,
                 first_sequence=first_sequence,
             )  # fmt: skip
             self._drivers.append(driver_process.acquire_driver(index))

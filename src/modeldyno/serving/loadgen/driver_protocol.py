@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from modeldyno.base.job.cancellation import Cancellation
 from modeldyno.base.job.load_spec import Arrivals, Load
 from modeldyno.base.job.think_time import ThinkTime
-from modeldyno.engine.interfaces.request_target import Target, Tls, Transport
+from modeldyno.engine.interfaces.request_target import Replica, Target, Tls, Transport
 from modeldyno.serving.loadgen.arrivals import LoadShare
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ class DriverCommand:
     load: Load
     share: LoadShare
     seed: int
-    address: str
-    """IP address of the target's host, so that the drivers need not resolve it."""
+    addresses: tuple[str, ...]
+    """IP addresses of the target's servers, so that the drivers need not resolve them."""
     first_sequence: int = 1
     """Id of the first sequence of all drivers."""
 
@@ -51,7 +51,10 @@ def read_command(take: Callable[[int], bytes]) -> DriverCommand:
     target, load = fields["target"], fields["load"]
     target["transport"] = Transport(target["transport"])
     target["metadata"] = tuple((name, value) for name, value in target["metadata"])
-    target["tls"] = Tls(**target["tls"]) if target["tls"] else None
+    target["tls"] = _read_tls(target["tls"])
+    target["replicas"] = tuple(
+        Replica(**{**replica, "tls": _read_tls(replica["tls"])}) for replica in target["replicas"]
+    )
     target |= {name: tuple(target[name]) for name in _LISTS}
     load["arrivals"] = Arrivals(load["arrivals"])
     load["sequence"] = load["sequence"] and tuple(load["sequence"])
@@ -62,6 +65,10 @@ def read_command(take: Callable[[int], bytes]) -> DriverCommand:
         load=Load(**load),
         share=LoadShare(**fields["share"]),
         seed=fields["seed"],
-        address=fields["address"],
+        addresses=tuple(fields["addresses"]),
         first_sequence=fields["first_sequence"],
     )
+
+
+def _read_tls(fields: dict[str, Any] | None) -> Tls | None:
+    return Tls(**fields) if fields else None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.base.clock import monotonic_ns
 from modeldyno.base.result.request_outcome import RequestOutcome
-from modeldyno.engine.interfaces.request_target import insert_history, request_id
+from modeldyno.engine.interfaces.request_target import insert_history, request_id, start_of
 from modeldyno.serving.loadgen.event_stream import PieceCounter
 from modeldyno.serving.loadgen.http1_parser import (
     CHUNKED,
@@ -49,6 +49,7 @@ class Http1Connection(asyncio.Protocol):
         self.full = False
         self._owner = owner
         self._messages = target.messages
+        self._start = target.start.encode("latin-1")
         self._marks = target.marks
         self._numbered = target.numbered
         self._is_chat = bool(target.turn_ends)
@@ -87,6 +88,8 @@ class Http1Connection(asyncio.Protocol):
                 message = insert_history(message, at, mark)
             else:
                 message = b"".join((message[:at], mark, message[at + len(mark) :]))
+        if self._start:
+            message = self._start + message[len(start_of(message)) :]
         self._transport.write(message)
 
     def drop(self, call: Call) -> None:  # noqa: ARG002

@@ -269,7 +269,7 @@ class LoadLoop:
         pieces = call.pieces
         self._rows += ROW.pack(
             call.due, call.sent, call.first, end, call.received, call.message, call.retries, tokens,
-            call.reasoning, len(pieces), outcome,
+            call.reasoning, call.server, len(pieces), outcome,
         )  # fmt: skip
         if pieces:
             self._pieces.extend(pieces)

@@ -12,8 +12,9 @@ if TYPE_CHECKING:
 
     from modeldyno.serving.load.request_log import Records
 
-ROW = Struct("<5q5iB")
-"""A record: due, sent, first, end, received; message, retries, tokens, reasoning, pieces; outcome."""
+ROW = Struct("<5q6iB")
+"""A record: due, sent, first, end, received; message, retries, tokens, reasoning, server, pieces;
+outcome."""
 _NAMES = (
     "due",
     "sent",
@@ -24,10 +25,11 @@ _NAMES = (
     "retries",
     "tokens",
     "reasoning",
+    "server",
     "pieces",
     "outcome",
 )
-_FORMATS = ["<i8"] * 5 + ["<i4"] * 5 + ["u1"]
+_FORMATS = ["<i8"] * 5 + ["<i4"] * 6 + ["u1"]
 
 _FRAME = Struct("<cI")
 READY, BLOCK, ANSWER, FAULT, END = b"H", b"R", b"A", b"F", b"E"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class OpenSequence:
     """A sequence of requests that has not ended."""
 
-    __slots__ = ("connection", "history", "left", "message", "messages", "number", "pause", "turn")
+    __slots__ = ("connection", "history", "left", "message", "messages", "number", "pause", "server", "turn")
 
     def __init__(self, number: int, messages: Iterator[int], length: int) -> None:
         self.number = number
@@ -38,6 +38,8 @@ class OpenSequence:
         """Of a chat: what its next request says before its own message."""
         self.connection: ClientConnection | None = None
         """That of its requests, if they keep one; None before the first."""
+        self.server = -1
+        """Which of the target's servers has it; -1 before its first request."""
 
     def go_on(self) -> None:
         """Pass on to the next request."""
@@ -50,7 +52,7 @@ class Call:
 
     __slots__ = (
         "abandon_at", "carrier", "due", "failures", "first", "mark", "message", "pieces", "reasoning",
-        "received", "retries", "sent", "sequence",
+        "received", "retries", "sent", "sequence", "server",
     )  # fmt: skip
 
     def __init__(self, message: int, due: int) -> None:
@@ -68,6 +70,8 @@ class Call:
         self.retries = 0
         self.abandon_at = 0
         """When the client gives it up; 0 for never."""
+        self.server = 0
+        """Which of the target's servers it is sent to."""
         self.reset()
 
     def reset(self) -> None:
@@ -123,8 +127,9 @@ class ConnectionOwner(Protocol):
 class Carrier(Protocol):
     """A way to a server that opens connections as needed."""
 
-    opened: int
-    """Number of connections opened."""
+    @property
+    def opened(self) -> int:
+        """Number of connections opened."""
 
     def send(self, call: Call, now: int) -> None:
         """Send a request now, or as soon as there is a connection; set `call.sent`."""

@@ -206,7 +206,7 @@ class ThreadLoad:
         return max(0, self._passed - self._sent)
 
     def _record(self, due: int, sent: int, end: int, message: int, outcome: RequestOutcome) -> None:
-        self._rows += ROW.pack(due, sent, end, end, 0, message, 0, -1, 0, 0, outcome)
+        self._rows += ROW.pack(due, sent, end, end, 0, message, 0, -1, 0, 0, 0, outcome)
 
     def _take_records(self) -> Records:
         rows, self._rows = bytes(self._rows), bytearray()

@@ -39,7 +39,7 @@ from modeldyno.engine.probes import timing_loop
 from modeldyno.models.interface import ExpectedOutputs
 from modeldyno.models.load_stages import WatchStage
 from modeldyno.profiling import latency_breakdown
-from modeldyno.serving.load import load_analysis, request_stages, stream_doubts, turns
+from modeldyno.serving.load import by_server, load_analysis, request_stages, stream_doubts, turns
 from modeldyno.serving.load.load_seconds import load_seconds, slowest_answers
 from modeldyno.serving.load.stream_doubts import TextRequest
 from modeldyno.serving.loadgen.record_spool import RecordSpool
@@ -216,7 +216,7 @@ def _report(finished: _FinishedLoad, plan: Plan, since: int) -> Iterator[Measure
     full_window, readings = monitor.window(
         finished.paced, since=since, samples=finished.samples, unsent=ending.unsent
     )
-    window = monitor.requested_window(full_window)
+    window = replace(monitor.requested_window(full_window), prompt_tokens=_prompt_tokens(finished))
     error_text = _first_error(ending.faults, monitor.session) or ending.failure
     measured = list(_window_measurements(window, finished.paced, plan, error_text))
     yield from measured
@@ -232,6 +232,7 @@ def _report(finished: _FinishedLoad, plan: Plan, since: int) -> Iterator[Measure
     yield from stream_doubts.stream_doubts(window, replace(finished.text_request, reasons=reasons))
     account = readings[-1].counters.since(readings[0].counters) if readings else None
     yield from _by_turn(finished, window, account)
+    yield from _by_server(finished, window)
     if finished.messages == 1:
         yield _REPEATED
     if monitor.load.trace and not finished.of_trace:
@@ -244,6 +245,14 @@ def _report(finished: _FinishedLoad, plan: Plan, since: int) -> Iterator[Measure
         isinstance(item, Measurement) and item.metric == "latency" for item in measured
     ):
         yield from _nothing_measured(window)
+
+
+def _prompt_tokens(finished: _FinishedLoad) -> tuple[int, ...]:
+    """Return the tokens of each message's prompt, as the answers to it say; -1 of one that none says."""
+    counted = dict.fromkeys(range(finished.messages), -1)
+    for reply in finished.ending.replies:
+        counted[reply.message] = finished.monitor.session.prompt_tokens(reply)
+    return tuple(counted.values())
 
 
 def _by_turn(
@@ -266,6 +275,16 @@ def _by_turn(
         [finished.shared[reply.message] for reply in unseen] if finished.shared else (),
         account,
     )
+
+
+def _by_server(finished: _FinishedLoad, window: SteadyWindow) -> Iterator[Measurement | Doubt]:
+    """Yield the figures of each of several servers."""
+    if finished.target is None or not finished.target.replicas:
+        return
+    names = by_server.server_names(finished.target)
+    measured = [*by_server.server_measurements(window, names, load_analysis.void_reason(window))]
+    yield from measured
+    yield from by_server.server_doubts(measured)
 
 
 def _window_measurements(

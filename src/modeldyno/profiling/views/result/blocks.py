@@ -40,7 +40,7 @@ from modeldyno.profiling.views.result.regions import (
 )
 from modeldyno.profiling.views.result.served import (
     breakdown,
-    by_turn,
+    by_group,
     cohosted_table,
     composing_models,
     is_streamed,
@@ -129,7 +129,7 @@ def _measured(result: Result, options: ViewOptions) -> Iterator[Block]:
     yield from results(result, options.judgements)
     yield from call_stage_table(result)
     yield from waiting(result)
-    yield from by_turn(result)
+    yield from by_group(result)
     yield from breakdown(result)
     yield from composing_models(result)
     yield from latencies(result)
@@ -229,7 +229,7 @@ def overview(result: Result, options: ViewOptions = PLAIN) -> Iterator[Block]:
     yield from brief_results(result, judgements)
     yield from call_stage_table(result)
     yield from waiting(result)
-    yield from by_turn(result)
+    yield from by_group(result)
     yield from breakdown(result)
     yield from composing_models(result)
     yield from tuple(layers(result, options))[1:]  # the headline has the first sentence of it

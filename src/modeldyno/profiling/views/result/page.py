@@ -30,7 +30,7 @@ from modeldyno.profiling.views.result.regions import (
     memory_course,
     regions,
 )
-from modeldyno.profiling.views.result.served import breakdown, by_turn, composing_models, is_streamed
+from modeldyno.profiling.views.result.served import breakdown, by_group, composing_models, is_streamed
 from modeldyno.profiling.views.result.static import inspection, reservations
 from modeldyno.profiling.views.result.table import MEASURED, memory_note, results
 from modeldyno.profiling.views.result.tokens import generation
@@ -112,7 +112,7 @@ def parts(result: Result, judgements: Sequence[Judgement] = (), *, level: int = 
             *charts.call_stage_chart(result),
             *call_stage_table(result),
             *waiting(result),
-            *by_turn(result),
+            *by_group(result),
             *breakdown(result),
             *composing_models(result),
             *charts.layer_chart(result),

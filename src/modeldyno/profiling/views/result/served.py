@@ -162,27 +162,33 @@ def _generation(result: Result) -> str:
     return f"by the server's metrics {facts}" if facts else ""
 
 
-_TURN = "turn="
-"""Before the number of a turn, in its scope."""
+_GROUPS = {"turn": "By turn of a session", "server": "By server"}
+"""What requests are grouped by, before the = of a scope, to the title of its table."""
 
 
-def by_turn(result: Result) -> Iterator[Block]:
-    """Tabulate the turns of chats: later ones have longer prompts, of which a server may have most."""
-    scopes = [m.scope for m in result.measurements if m.metric == "latency" and m.scope.startswith(_TURN)]
-    if not scopes:
-        return
-    yield make_table(
-        "By turn of a session; about: not certified",
-        ("turn", "answers>", "first token p50>?", "latency p50>", "p99>", "prompt tokens>?", "cached>?"),
-        (_turn_row(result, scope) for scope in scopes),
-    )
+_GROUP_COLUMNS = (
+    "answers>", "failed>?", "first token p50>?", "latency p50>", "p99>", "prompt tokens>?", "cached>?",
+)  # fmt: skip
 
 
-def _turn_row(result: Result, scope: str) -> tuple[str, ...]:
+def by_group(result: Result) -> Iterator[Block]:
+    """Tabulate the turns of chats, whose later ones have longer prompts, and the servers of a model."""
+    for group, title in _GROUPS.items():
+        scopes = {m.scope: None for m in result.measurements if m.scope.startswith(f"{group}=")}
+        if scopes:
+            yield make_table(
+                f"{title}; about: not certified",
+                (group, *_GROUP_COLUMNS),
+                (_group_row(result, scope) for scope in scopes),
+            )
+
+
+def _group_row(result: Result, scope: str) -> tuple[str, ...]:
     latency = _times(result, "latency", scope)
     return (
-        scope.removeprefix(_TURN),
+        scope.partition("=")[2],
         f"{len(latency):,}" if isinstance(latency, Distribution) else "",
+        figure(result, "error_rate", scope) if result.number("error_rate", scope) else "",
         _quantile(_times(result, "time_to_first_token", scope), "p50"),
         _quantile(latency, "p50"),
         _quantile(latency, "p99"),
