@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from modeldyno.base.errors import RequestError
+from modeldyno.engine.data.rate_series import arrival_times
 from modeldyno.engine.data.trace_file import Trace, read_trace
 
 if TYPE_CHECKING:
@@ -176,3 +177,54 @@ def test_a_trace_that_cannot_be_read_is_refused_in_a_sentence(
         read_trace(str(path))
     assert str(path) in str(refusal.value)
     assert "\n" not in str(refusal.value)
+
+
+RATES = {
+    "a CSV": "seconds,rate\n0,10\n10,30\n20,30\n30,0\n",
+    "AIPerf's JSON": '[{"time_s": 0, "qps": 10}, {"time_s": 10, "qps": 30},\n {"time_s": 20, "qps": 30}, '
+    '{"time_s": 30, "qps": 0}]',
+}
+
+
+@pytest.mark.parametrize("text", RATES.values(), ids=RATES)
+def test_a_series_of_rates_is_a_trace_of_times_alone(text: str, tmp_path: Path) -> None:
+    """As many requests in each part as its rate asks for, and the same each time."""
+    path = tmp_path / "rates"
+    path.write_text(text, "utf-8")
+    trace = read_trace(str(path))
+    counts = [sum(a <= time / SECOND < a + 10 for time in trace.times) for a in (0, 10, 20)]
+    assert counts == pytest.approx([200, 300, 150], abs=50)
+    assert list(trace.times) == sorted(trace.times)
+    assert read_trace(str(path)).times == trace.times
+    assert not any((trace.prompt_tokens, trace.output_tokens, trace.lengths, trace.others))
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("seconds,rate\n0,10\n", "has two points at least"),
+        ("seconds,rate\n0,10\n0,20\n", "increase; 0 stands after 0"),
+        ("seconds,rate\n0,10\n5,-1\n", "The rate -1 at 5 s is none"),
+        ("seconds,rate\n0,10\nnan,1\n", "increase"),
+        ("seconds,rate\n0,10\n5,x\n", "write a CSV with the header seconds,rate"),
+        ("seconds,rate\n0,0\n5,0\n", "has no request"),
+        ("seconds,rate\n0,1e9\n5,1e9\n", "of at most 20,000,000"),
+        ('[{"time_s": 0}, {"time_s": 1}]', "write a CSV with the header seconds,rate"),
+        ("[1, 2]", "write a CSV with the header seconds,rate"),
+        ("[", "write a CSV with the header seconds,rate"),
+    ],
+)
+def test_what_is_no_series_of_rates_is_refused(text: str, sentence: str, tmp_path: Path) -> None:
+    """In a sentence with its file."""
+    path = tmp_path / "rates.csv"
+    path.write_text(text, "utf-8")
+    with pytest.raises(RequestError, match=sentence) as error:
+        read_trace(str(path))
+    assert "rates.csv" in str(error.value)
+
+
+def test_rates_between_points_are_linear() -> None:
+    """The times of a rising rate have a density that rises: half of them lie after 0.71 of the time."""
+    times = arrival_times([(5, 0), (15, 2000)])
+    assert len(times) == pytest.approx(10_000, rel=0.05)
+    assert times[len(times) // 2] / SECOND == pytest.approx(10 / 2**0.5, rel=0.02)

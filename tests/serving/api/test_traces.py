@@ -162,3 +162,17 @@ def test_a_model_without_prompts_has_no_trace_of_them(tmp_path: Path) -> None:
     trace = written(requests(), tmp_path / "t.jsonl")
     with pytest.raises(RequestError, match="makes prompts, which only a server of a language model takes"):
         modeldyno.profile("examples/digits/digits.onnx", inputs=f"trace:{trace}", store=False, progress=False)
+
+
+def test_a_trace_is_replayed_whole_if_nobody_wishes_for_less(url: str, tmp_path: Path) -> None:
+    """However soon the median is precise; here it is a series of rates, of some 120 requests."""
+    series = tmp_path / "rates.csv"
+    series.write_text("seconds,rate\n0,20\n2,60\n4,20\n")
+    file = tmp_path / "requests.csv"
+    result = modeldyno.load(
+        f"{url}#echo", replay=str(series), max_tokens=2, records=file, store=False, progress=False
+    )
+    rows = records(file)
+    assert len(rows) >= 100
+    assert 3.5 < (rows[-1]["due"] - rows[0]["due"]) / 1e9 < 4
+    assert "trace-reduced" not in {doubt.code for doubt in result.doubts}

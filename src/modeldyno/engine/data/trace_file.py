@@ -4,6 +4,8 @@ A line is a number of seconds, or an object of JSON (mooncake's fields and those
 CSV whose header names the columns (BurstGPT's, Azure's, Vidur's, or ``seconds,prompt_tokens,output_tokens``).
 ``timestamp`` in JSON is in milliseconds, as mooncake has it, except beside a ``chat_id``, as Bailian's traces
 count seconds; every other time is in seconds, or a date.
+
+Or the file is a series of rates: a CSV whose header is ``seconds,rate``, or a list of JSON as AIPerf has it.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 from modeldyno.base.codec import check_no_stream
 from modeldyno.base.errors import RequestError
 from modeldyno.base.job.prompt_lengths import MOST_TOKENS
+from modeldyno.engine.data.rate_series import arrival_times
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
@@ -33,7 +36,8 @@ _MICROSECOND = timedelta(microseconds=1)
 _LATEST = 1 << 62
 """Nanoseconds, either way from 1970."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_TIMES = ("timestamp", "seconds", "time", "arrivedat", "arrivaltime")
+_TIMES = ("timestamp", "seconds", "time", "times", "arrivedat", "arrivaltime")
+_RATES = ("rate", "qps", "rps", "requestrate")
 _PROMPTS = (
     "inputlength", "prompttokens", "inputtokens", "contexttokens", "requesttokens", "numprefilltokens",
     "inputlen", "promptlen", "isl",
@@ -101,7 +105,7 @@ class _Fields:
     @classmethod
     def of(cls, names: Iterable[str]) -> _Fields:
         """Find those of a line of JSON, or of a header."""
-        plain = {re.sub(r"[^a-z]", "", name.lower()): name for name in names}
+        plain = {_plain(name): name for name in names}
         time, prompt, output, blocks, block_size = (
             next((plain[name] for name in known if name in plain), "")
             for known in (_TIMES, _PROMPTS, _OUTPUTS, _BLOCKS, _BLOCK_SIZE)
@@ -126,7 +130,11 @@ def read_trace(path: str, *, timed: bool = True) -> Trace:
     try:
         check_no_stream(Path(path))
         with Path(path).open(encoding="utf-8-sig", newline="") as file:
-            return _order_by_time(_read_rows(_number_lines(file), path, timed=timed), path)
+            lines = _number_lines(file)
+            first = next(lines, None)
+            if timed and first is not None and _is_rate_series(first[1]):
+                return _read_rates(chain((first,), lines), path)
+            return _order_by_time(_read_rows(first, lines, path, timed=timed), path)
     except csv.Error as error:
         raise RequestError(f"The trace {path} is no CSV that can be read: {error}.") from error
     except (OSError, UnicodeDecodeError) as error:
@@ -154,11 +162,46 @@ def _number_lines(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
     return ((number, text) for number, line in enumerate(lines, 1) if (text := line.strip()))
 
 
-def _read_rows(lines: Iterator[tuple[int, str]], path: str, *, timed: bool) -> _Columns:
+def _is_rate_series(first: str) -> bool:
+    """Return whether a file whose first line this is has rates at times rather than requests."""
+    return first.startswith("[") or (
+        "," in first and any(_plain(name) in _RATES for name in first.split(",")) and first[0] != "{"
+    )
+
+
+def _read_rates(lines: Iterable[tuple[int, str]], path: str) -> Trace:
+    """Read a series of rates, and draw the times of its requests."""
+    text = "\n".join(line for _, line in lines)
+    try:
+        rows = json.loads(text) if text.startswith("[") else [*csv.DictReader(text.splitlines())]
+        points = [(_value(row, _TIMES), _value(row, _RATES)) for row in rows]
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        raise RequestError(
+            f"The series of rates {path} cannot be read; write a CSV with the header seconds,rate."
+        ) from None
+    try:
+        times = arrival_times(points)
+    except RequestError as error:
+        raise RequestError(f"{path}: {error}") from None
+    return Trace(times=times, prompt_tokens=array("q"), output_tokens=array("q"))
+
+
+def _value(row: Mapping[str, Any], known: Sequence[str]) -> float:
+    """Return the number in one of these columns; raise ValueError without one."""
+    return float(next((value for name, value in row.items() if _plain(name) in known), "missing"))
+
+
+def _plain(name: str) -> str:
+    """Return the letters of a field's name, in small ones."""
+    return re.sub(r"[^a-z]", "", name.lower())
+
+
+def _read_rows(
+    first: tuple[int, str] | None, lines: Iterator[tuple[int, str]], path: str, *, timed: bool
+) -> _Columns:
     columns = _Columns(
         timed=timed, times=array("q"), prompt_tokens=array("q"), output_tokens=array("q"), blocks=list[Any]()
     )
-    first = next(lines, None)
     if first is None:
         return columns
     if first[1].startswith("{"):

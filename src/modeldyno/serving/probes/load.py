@@ -25,6 +25,7 @@ from modeldyno.base.result.multi_model import with_model_scope
 from modeldyno.base.result.request_outcome import RequestOutcome
 from modeldyno.base.result.result import Artifact, Failure, FailureKind
 from modeldyno.base.result.trace_data import TraceReport
+from modeldyno.base.stats.units import SECONDS, format_quantity
 from modeldyno.engine.data import outputs
 from modeldyno.engine.data.trace_file import read_trace
 from modeldyno.engine.interfaces.probe import Pass
@@ -41,6 +42,7 @@ from modeldyno.models.load_stages import WatchStage
 from modeldyno.profiling import latency_breakdown
 from modeldyno.serving.load import by_server, load_analysis, request_stages, stream_doubts, turns
 from modeldyno.serving.load.load_seconds import load_seconds, slowest_answers
+from modeldyno.serving.load.steady_window import NANO
 from modeldyno.serving.load.stream_doubts import TextRequest
 from modeldyno.serving.loadgen.record_spool import RecordSpool
 from modeldyno.serving.loadgen.running_load import LoadEnd
@@ -160,7 +162,7 @@ def _run_loads(subject: ProbeContext, plan: Plan, spools: ExitStack) -> Iterator
         name, model_subject = subjects[index]
         session, load = (
             cast("RequestSession | ThreadSession", model_subject.session),
-            model_subject.load or Load(),
+            _whole_trace(model_subject.load or Load(), plan),
         )
         try:
             unlimited = replace(load, requests=None)
@@ -237,6 +239,7 @@ def _report(finished: _FinishedLoad, plan: Plan, since: int) -> Iterator[Measure
         yield _REPEATED
     if monitor.load.trace and not finished.of_trace:
         yield from _unused_of_trace(monitor.load.trace)
+    yield from _cut_of_trace(monitor.load)
     yield from _answer_failures(monitor.tape, ending.replies, monitor.session, error_text)
     yield from _expected_answers(finished.expected, ending.replies, monitor.session)
     failures = list(_end_failures(monitor))
@@ -316,6 +319,17 @@ def _unused_of_trace(path: str) -> Iterator[Doubt]:
     )
 
 
+def _cut_of_trace(load: Load) -> Iterator[Doubt]:
+    """Yield a doubt if a long trace was replayed in part, which nobody asked for."""
+    if load.trace and load.duration == _LONGEST_TRACE and (seconds := _trace_seconds(load)) > _LONGEST_TRACE:
+        yield Doubt(
+            code="trace-reduced",
+            seen=f"the trace takes {format_quantity(seconds, SECONDS, 2)}, of which the first "
+            f"{format_quantity(_LONGEST_TRACE, SECONDS, 2)} were replayed",
+            advice="say how much with `duration` or `replay_window`, or replay it faster with `replay_speed`",
+        )
+
+
 def _nothing_measured(window: SteadyWindow) -> Iterator[Failure]:
     """Yield a failure for a load whose steady window has no answer, though the warm-up had some."""
     if not _has_answers(window.records):
@@ -344,6 +358,23 @@ def _end_failures(monitor: LoadMonitor) -> Iterator[Failure]:
 
 def _has_answers(records: RecordParts) -> bool:
     return any(part.fine.any() for part in records.parts())
+
+
+def _whole_trace(load: Load, plan: Plan) -> Load:
+    """Return a load that lasts as long as its trace, if nobody wished for another length."""
+    if load.trace is None or not plan.may_extend or load.duration is not None or load.requests is not None:
+        return load
+    return replace(load, duration=min(_trace_seconds(load), _LONGEST_TRACE))
+
+
+_LONGEST_TRACE = 600.0
+"""Seconds of a trace that are replayed if nobody wished for more or less."""
+
+
+def _trace_seconds(load: Load) -> float:
+    """Return how long the replay of a trace takes."""
+    times = read_trace(load.trace or "").until(load.window).times
+    return max(times[-1] * NANO / load.speed, 0.001) if times else 0.001
 
 
 @contextmanager
