@@ -80,6 +80,9 @@ class ServerState:
         """Answer a request about the server."""
         if head.path == "/truth":
             return self._truth(head)
+        if head.path == "/reset_prefix_cache" and (prefixes := self.site.generation.prefixes) is not None:
+            prefixes.clear()
+            return ServerResponse()
         if head.path == "/sessions" and (sessions := self.site.generation.sessions) is not None:
             return ServerResponse(json.dumps(describe_sessions(sessions)).encode())
         if head.path == f"/v2/models/{self.site.model}/stats":

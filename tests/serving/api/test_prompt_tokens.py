@@ -123,6 +123,21 @@ def test_prompts_that_the_server_has_cached_are_told(tokenizer: Path) -> None:
     ]
 
 
+def test_a_cache_that_is_emptied_before_a_load_has_nothing_of_the_last_one(tokenizer: Path) -> None:
+    """And a path that does not do that is refused, rather than measured with a full cache."""
+    sent = {"prompt_tokens": 64, "output_tokens": 2, "tokenizer": str(tokenizer)}
+    with serve_in_subprocess("--pace", "0.02", "--prefix-cache") as server:
+        url = f"http://127.0.0.1:{server.port}/v1"
+        shares = [
+            modeldyno.load(url, reset_cache="/reset_prefix_cache", **sent, **FAST)["cached_prompt_share"]  # type: ignore[arg-type]
+            for _ in range(2)
+        ]
+        with pytest.raises(RequestError, match="POST /reset is answered with 404; check reset_cache"):
+            modeldyno.load(url, reset_cache="/reset", **sent, **FAST)  # type: ignore[arg-type]
+
+    assert max(share or 0.0 for share in shares) < 0.01
+
+
 def test_each_load_of_a_ladder_sends_prompts_of_its_own(tokenizer: Path) -> None:
     """A prefix cache knows none of them from the load before; the same load again sends the same."""
     lengths = {"prompt_tokens": 64, "output_tokens": 2, "tokenizer": str(tokenizer)}

@@ -80,6 +80,7 @@ class _CommonKnobs(TypedDict, total=False):
     queue_size: KnobValue
     replicas: KnobValue
     request_trace: KnobValue
+    reset_cache: KnobValue
     runtime: KnobValue
     server: KnobValue
     server_metrics: KnobValue

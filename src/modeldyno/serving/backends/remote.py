@@ -54,7 +54,7 @@ requires: tuple[str, ...] = ()
 accepts = frozenset({Form.REMOTE})
 serves = True
 
-_METRICS = "server_metrics"
+_METRICS, _RESET = "server_metrics", "reset_cache"
 _KNOBS: dict[tuple[str, ...], tuple[Knob, ...]] = {
     ("kserve-http",): (
         Knob(
@@ -129,6 +129,11 @@ _KNOBS: dict[tuple[str, ...], tuple[Knob, ...]] = {
             sentence="URL of the server's metrics, of vLLM, SGLang, llama.cpp or TGI; /metrics of the server "
             "if not set, none for none.",
         ),
+        Knob(
+            name=_RESET,
+            sentence="Path that empties the server's prefix cache, which is POSTed to before the load, such "
+            "as /reset_prefix_cache of vLLM or /flush_cache of SGLang.",
+        ),
     ),
     ("http",): (
         Knob(
@@ -190,7 +195,7 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[_Session]:
     options = {
         name: value
         for name, value in config.items()
-        if name in _PROTOCOLS_OF_KNOB and name not in {*_BODIES, _METRICS}
+        if name in _PROTOCOLS_OF_KNOB and name not in {*_BODIES, _METRICS, _RESET}
     }
     client = plugins.client(endpoint.protocol)
     endpoint = replace(endpoint, options={**endpoint.options, **options})
@@ -207,6 +212,8 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[_Session]:
         metrics=() if None in metrics else tuple(filter(None, metrics)),
         has_statistics=None not in metrics or all(_has_statistics(client, e) for e in (endpoint, *replicas)),
     )
+    for each in (endpoint, *replicas) if _RESET in config else ():
+        _reset_cache(each, str(config[_RESET]))
     with closing(session.regions):
         yield session
 
@@ -255,6 +262,29 @@ def _check_replica(client: Client, endpoint: Endpoint) -> None:
     if server.models and endpoint.model not in {"", *server.models}:
         missing = unknown_model(endpoint.model, endpoint.version, server.models)
         raise RequestError(f"The replica {where}: {missing}.")
+
+
+def _reset_cache(endpoint: Endpoint, path: str) -> None:
+    """Empty a server's prefix cache; raise RequestError if the server does not."""
+    place = replace(endpoint, path=_root(endpoint))
+    request = clients_messages.http_request(place, "POST", clients_messages.path_below(place, path), b"")
+    where = f"{endpoint.host}:{endpoint.port}"
+    try:
+        reply = send_once(
+            clients_messages.http_target(endpoint.protocol, place, [request]), timeout=_STATISTICS_TIMEOUT
+        )
+    except OSError as error:
+        raise RequestError(f"The prefix cache was not emptied: {error}; check reset_cache.") from error
+    if not http.client.OK <= reply.status < http.client.MULTIPLE_CHOICES:
+        raise RequestError(
+            f"The prefix cache of {where} was not emptied: POST {path} is answered with {reply.status}; check "
+            "reset_cache. vLLM has it only with VLLM_SERVER_DEV_MODE=1."
+        )
+
+
+def _root(endpoint: Endpoint) -> str:
+    """Return the path below which a server of language models has what is beside its API."""
+    return endpoint.path.rstrip("/").removesuffix("/v1") if endpoint.protocol == "openai" else ""
 
 
 def _device_metrics(model: Model, endpoint: Endpoint) -> str:
@@ -397,8 +427,7 @@ def _find_metrics(endpoint: Endpoint, config: Mapping[str, KnobValue]) -> Target
     if named is None:
         if not endpoint.options.get("stream", endpoint.protocol == "openai"):
             return None  # perhaps no language model
-        path = endpoint.path.rstrip("/").removesuffix("/v1") if endpoint.protocol == "openai" else ""
-        place = replace(endpoint, path=f"{path}/metrics")
+        place = replace(endpoint, path=f"{_root(endpoint)}/metrics")
     if place is None:
         return None
     target = clients_messages.get_target(endpoint.protocol, place, "")
