@@ -213,6 +213,7 @@ def _argument_parser() -> argparse.ArgumentParser:
     )
     add("--metrics", choices=SERVERS, default="",
         help="write metrics at /metrics as this server does; what was cached is then only there")  # fmt: skip
+    add("--no-usage", action="store_true", help="do not say how many tokens an answer has")
     add("--together", type=int, default=1, help="tokens in a chunk of a stream")
     add("--certificate", help="file; makes it HTTPS")
     add("--key", help="file")
@@ -247,6 +248,7 @@ async def _serve(options: argparse.Namespace) -> None:
                 prefixes=set() if options.prefix_cache else None,
                 sessions=SeenSessions() if options.sessions else None,
                 cached_in_usage=not options.metrics,
+                usage=not options.no_usage,
                 count_tokens=count_by_tokenizer(options.tokenizer) if options.tokenizer else count_words,
             ),
         ),

@@ -77,6 +77,8 @@ class Generation:
     """The chats of several turns so far, whose order is checked; None: it is not."""
     cached_in_usage: bool = True
     """Whether an answer says how much of its prompt was cached."""
+    usage: bool = True
+    """Whether an answer says how many tokens it has."""
     counted: Counter[str] = field(default_factory=Counter)
     """Tokens of the prompts so far, and those of them that were cached."""
 
@@ -188,9 +190,9 @@ class Site:
             turn = settings.sessions.go_on(request["messages"], "".join(words))
         if not request.get("stream"):
             choice = {"index": 0, "finish_reason": "length"} | whole_choice("".join(words))
-            return ServerResponse(
-                json.dumps(common | whole_fields | {"choices": [choice], "usage": usage}).encode(), turn=turn
-            )
+            counts = {"usage": usage} if settings.usage else {}
+            whole_answer = common | whole_fields | {"choices": [choice]} | counts
+            return ServerResponse(json.dumps(whole_answer).encode(), turn=turn)
 
         def event(text: str, reason: str | None = None) -> str:
             choice = {"index": 0, "finish_reason": reason} | piece_choice(text)
@@ -202,7 +204,7 @@ class Site:
             for at, size in zip(accumulate(sizes, initial=0), sizes, strict=False)
         ]
         texts[-1] += event("", "length")
-        if (request.get("stream_options") or {}).get("include_usage"):
+        if settings.usage and (request.get("stream_options") or {}).get("include_usage"):
             texts[-1] += _event(json.dumps(common | piece_fields | {"choices": [], "usage": usage}))
         texts[-1] += _event("[DONE]")
         pieces = tuple((size, text.encode()) for size, text in zip(sizes, texts, strict=True))

@@ -10,6 +10,7 @@ from tests.engine.data.test_token_prompts import a_tokenizer
 import modeldyno
 from modeldyno.base import plugins
 from modeldyno.base.errors import RequestError
+from modeldyno.engine.data.token_prompts import find_tokenizer, open_tokenizer
 from modeldyno.testing.server import serve_in_subprocess
 
 if TYPE_CHECKING:
@@ -78,6 +79,23 @@ def test_another_count_of_the_server_is_a_doubt(url: str, tmp_path: Path) -> Non
     (doubt,) = (doubt for doubt in result.doubts if doubt.code == "length-differs")
     assert "tokens in a prompt of 200" in doubt.seen
     assert doubt.advice.endswith(" more")
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_the_tokens_of_a_server_that_counts_none_are_counted(tokenizer: Path, stream: bool) -> None:
+    """By the tokenizer, which is said; without one they are not known."""
+    with serve_in_subprocess("--pace", "0.001", "--no-usage") as server:
+        url = f"http://127.0.0.1:{server.port}/v1"
+        counted = modeldyno.load(url, tokenizer=str(tokenizer), max_tokens=8, stream=stream, **FAST)  # type: ignore[arg-type]
+        unknown = modeldyno.load(url, max_tokens=8, stream=stream, **FAST)  # type: ignore[arg-type]
+
+    assert {doubt.code for doubt in counted.doubts} & {"own-token-counts", "no-token-counts"} == {
+        "own-token-counts"
+    }
+    one = open_tokenizer(find_tokenizer(str(tokenizer))).encode(" word" * 8, add_special_tokens=False)
+    assert counted["token_rate"] == pytest.approx(len(one.ids) * (counted["request_rate"] or 0), rel=1e-6)
+    assert unknown.find("token_rate") is None
+    assert "no-token-counts" in {doubt.code for doubt in unknown.doubts}
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,13 @@ def test_nothing_is_said_where_nothing_was_asked() -> None:
     assert not doubts(failed, TextRequest(streamed=True, tokens=(16,)))
 
 
+def test_tokens_that_the_client_counted_are_told() -> None:
+    """With what they were counted by; not where none was."""
+    counted = TextRequest(streamed=True, tokenizer="llama/tokenizer.json")
+    assert "counted by llama/tokenizer.json" in doubts(answers(16), counted)["own-token-counts"].seen
+    assert {*doubts(answers(-1), counted)} == {"no-token-counts"}
+
+
 @pytest.mark.parametrize(
     ("pieces", "missing", "known"), [(None, 4, "not known"), (((1,), (), (3,), (4,)), 1, "of the others")]
 )

@@ -70,6 +70,7 @@ DISTURBING: dict[str, str] = {
     "servers-differ": "Of several servers of one model one is slower, or fails more, than another.",
     "cut-sessions": "The steady window is shorter than a session: some turns outweigh others in the figures.",
     "within-client-error": "A time of a stream is below twice the error of the client that measured it.",
+    "own-token-counts": "The server did not count tokens; the client did, by the model's tokenizer.",
     "length-differs": "The server counts another number of tokens in a prompt than was asked for.",
     "cached-prompts": "The server had tokens of prompts from earlier requests, and did not compute them.",
     "repeated-request": "All requests were identical, so that a cache may have answered them.",

@@ -118,6 +118,8 @@ class Target:
     """Further servers, which take requests in turn with the first one."""
     start: str = ""
     """HTTP: see `Replica`."""
+    tokenizer: str = ""
+    """Of the model: what the tokens of an answer are counted by if the server does not count them."""
 
     @property
     def servers(self) -> tuple[Target, ...]:

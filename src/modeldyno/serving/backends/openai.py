@@ -132,7 +132,7 @@ def _session(
             host=tcp_ports.LOOPBACK,
             port=server.ports["http"],
             model=model_name,
-            options={name: config[name] for name in _OPTIONS if name in config},
+            options={name: config[name] for name in (*_OPTIONS, TOKENIZER) if name in config},
             protocol=_PROTOCOL,
         ),
         "control": control,

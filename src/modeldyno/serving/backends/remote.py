@@ -28,6 +28,7 @@ from modeldyno.base.job.prompt_lengths import (
 )
 from modeldyno.base.system.process_tree import ancestors
 from modeldyno.base.system.prometheus_samples import parse_samples
+from modeldyno.engine.data.token_prompts import find_tokenizer
 from modeldyno.engine.environment.listening import serving_process
 from modeldyno.engine.interfaces.request_target import Endpoint, Replica, Tls, Transport, start_of
 from modeldyno.engine.interfaces.server_stats import ServerCounters
@@ -170,8 +171,10 @@ knobs = (*(knob for group in _KNOBS.values() for knob in group), _REPLICAS, BATC
 
 
 def check(config: Mapping[str, KnobValue]) -> None:
-    """Refuse body and bodies together, files that cannot be read, and lengths that are none."""
+    """Refuse body and bodies together, files that are missing or cannot be read, lengths that are none."""
     lengths_of_knobs(config)
+    if TOKENIZER in config:
+        find_tokenizer(str(config[TOKENIZER]))
     if all(name in config for name in _BODIES):
         raise RequestError("The knobs body and bodies exclude each other; give one of them.")
     _bodies(config)
@@ -277,8 +280,8 @@ def _reset_cache(endpoint: Endpoint, path: str) -> None:
         raise RequestError(f"The prefix cache was not emptied: {error}; check reset_cache.") from error
     if not http.client.OK <= reply.status < http.client.MULTIPLE_CHOICES:
         raise RequestError(
-            f"The prefix cache of {where} was not emptied: POST {path} is answered with {reply.status}; check "
-            "reset_cache. vLLM has it only with VLLM_SERVER_DEV_MODE=1."
+            f"The prefix cache of {where} was not emptied: POST {path} is answered with {reply.status}; "
+            "check reset_cache. vLLM has it only with VLLM_SERVER_DEV_MODE=1."
         )
 
 

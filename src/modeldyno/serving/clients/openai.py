@@ -128,6 +128,7 @@ def _posted(bodies: Sequence[Mapping[str, Any]], endpoint: Endpoint) -> Target:
     return replace(
         clients_messages.http_target(NAME, endpoint, messages, stream=stream, counted=kind != "embeddings"),
         token_limits=tuple(map(_asked_tokens, bodies)),
+        tokenizer=str(endpoint.options.get("tokenizer", "")),
     )
 
 
@@ -229,6 +230,13 @@ def arrays(reply: Reply) -> Feed:
     return {
         "text": tensors.from_values("text", [texts[index] for index in sorted(texts)], tensors.TEXT, None)
     }
+
+
+def text(reply: Reply) -> str:
+    """Return the texts of all choices, one after the other."""
+    streamed = generated_text.is_streamed(reply)
+    bodies = [event.data for event in generated_text.events(reply)] if streamed else [reply.body]
+    return "".join(_texts([clients_messages.parse_json(body) for body in bodies]).values())
 
 
 def _texts(answers: list[Any]) -> dict[int, str]:

@@ -93,6 +93,10 @@ class Client(ABC):
         """
         return -1
 
+    def text(self, reply: Reply) -> str:
+        """Return the generated text of an answer, all that was generated one after the other."""
+        return ""
+
     def prompt_tokens(self, reply: Reply) -> int:
         """Return the prompt tokens of an answer; -1 if unknown."""
         return -1

@@ -36,6 +36,8 @@ class TextRequest:
     """Tokens that each message asks for at most; 0 for one that does not say; empty: none says."""
     reasons: Sequence[str] = ()
     """Why the texts of some answers ended, as the server says; empty for an answer without a reason."""
+    tokenizer: str = ""
+    """What the client counted tokens by, as no answer has their number; empty: it counted none."""
 
 
 def cached_prompts(
@@ -94,6 +96,7 @@ def stream_doubts(window: SteadyWindow, text_request: TextRequest) -> Iterator[D
         if text_request.streamed:
             yield from _without_pieces(records)
         yield from _uncounted(records, text_request)
+        yield from _counted_here(records, text_request)
         yield from _too_few(records, text_request)
 
 
@@ -118,8 +121,19 @@ def _uncounted(records: Records, text_request: TextRequest) -> Iterator[Doubt]:
         code="no-token-counts",
         seen=f"the server counted the tokens of {'only some' if known else 'none'} of its answers (no usage "
         f"in {missing:,} of {len(records):,}): {lost} {'of the others alone' if known else 'not known'}",
-        advice="have the server report usage; pieces are not counted as tokens, as one may hold several",
+        advice="have the server report usage, or give the model's tokenizer, as `tokenizer=DIR`; pieces are "
+        "not counted as tokens, as one may hold several",
     )
+
+
+def _counted_here(records: Records, text_request: TextRequest) -> Iterator[Doubt]:
+    if text_request.tokenizer and (records.tokens >= 0).any():
+        yield Doubt(
+            code="own-token-counts",
+            seen=f"the server reports no usage: tokens were counted by {text_request.tokenizer} in the "
+            "texts, which may be divided into other tokens than were generated",
+            advice="have the server report usage",
+        )
 
 
 def _too_few(records: Records, text_request: TextRequest) -> Iterator[Doubt]:

@@ -24,10 +24,11 @@ from modeldyno.serving.loadgen.kernel_timer import make_timer
 from modeldyno.serving.loadgen.load_loop import LoadLoop
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from modeldyno.base.job.load_spec import Load
-    from modeldyno.engine.interfaces.request_target import Target
+    from modeldyno.engine.interfaces.request_target import Reply, Target
     from modeldyno.serving.interfaces.client import Client
     from modeldyno.serving.loadgen.driver_protocol import DriverCommand
     from modeldyno.serving.loadgen.request import Carrier
@@ -57,7 +58,7 @@ async def _run(command: DriverCommand, descriptor: int, loop: asyncio.AbstractEv
     load_loop = LoadLoop(command.load, command.share, len(command.target.messages), loop, seed=command.seed)
     load_loop.carrier = make_carrier(command, load_loop, loop)
     load_loop.timer = make_timer(loop, load_loop.ring)
-    load_loop.count_tokens = getattr(_stream_client(command.target), "tokens", None)
+    load_loop.count_tokens = _token_counter(command.target)
     if command.target.marks and not command.target.numbered:
         load_loop.sequences = _sequences(command)
     transport, pipe = await loop.connect_write_pipe(_Pipe, os.fdopen(descriptor, "wb", buffering=0))
@@ -191,6 +192,15 @@ def _sequences(command: DriverCommand) -> OpenSequences:
         seed=command.seed,
         chat=chat,
     )
+
+
+def _token_counter(target: Target) -> Callable[[Reply], int] | None:
+    client = _stream_client(target)
+    if client is None or not target.tokenizer:
+        return getattr(client, "tokens", None)
+    from modeldyno.serving.loadgen.token_counter import TokenCounter  # few targets have a tokenizer
+
+    return TokenCounter(client, target.tokenizer)
 
 
 def _stream_client(target: Target) -> Client | None:

@@ -230,8 +230,7 @@ def _report(finished: _FinishedLoad, plan: Plan, since: int) -> Iterator[Measure
         # when saturated, its work is not that of the requested load
         yield from _server_measurements(readings, full_window)
         yield from request_stages.measurements(window, monitor.stamps)
-    reasons = tuple(map(monitor.session.finish_reason, ending.replies))
-    yield from stream_doubts.stream_doubts(window, replace(finished.text_request, reasons=reasons))
+    yield from stream_doubts.stream_doubts(window, _text_request(finished))
     account = readings[-1].counters.since(readings[0].counters) if readings else None
     yield from _by_turn(finished, window, account)
     yield from _by_server(finished, window)
@@ -248,6 +247,17 @@ def _report(finished: _FinishedLoad, plan: Plan, since: int) -> Iterator[Measure
         isinstance(item, Measurement) and item.metric == "latency" for item in measured
     ):
         yield from _nothing_measured(window)
+
+
+def _text_request(finished: _FinishedLoad) -> TextRequest:
+    """Return what requests ask for, with what is known of their answers."""
+    session, replies = finished.monitor.session, finished.ending.replies
+    uncounted = all(session.prompt_tokens(reply) < 0 for reply in replies)
+    return replace(
+        finished.text_request,
+        reasons=tuple(map(session.finish_reason, replies)),
+        tokenizer=finished.target.tokenizer if finished.target is not None and uncounted else "",
+    )
 
 
 def _prompt_tokens(finished: _FinishedLoad) -> tuple[int, ...]:
