@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -177,6 +178,68 @@ def test_a_trace_that_cannot_be_read_is_refused_in_a_sentence(
         read_trace(str(path))
     assert str(path) in str(refusal.value)
     assert "\n" not in str(refusal.value)
+
+
+def a_span(when: float, attributes: dict[str, Any]) -> dict[str, Any]:
+    """Build a span as the collector of OpenTelemetry writes it."""
+    kinds = {str: "stringValue", int: "intValue", float: "doubleValue"}
+    return {
+        "name": "chat llama",
+        "startTimeUnixNano": str(1_790_000_000_000_000_000 + int(when * SECOND)),
+        "attributes": [
+            {"key": key, "value": {kinds[type(value)]: str(value) if isinstance(value, int) else value}}
+            for key, value in attributes.items()
+        ],
+    }
+
+
+def of_spans(*spans: dict[str, Any]) -> dict[str, Any]:
+    return {"resourceSpans": [{"scopeSpans": [{"scope": {"name": "openai"}, "spans": [*spans]}]}]}
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_requests_of_language_models_in_spans_of_opentelemetry_are_a_trace(
+    indent: int | None, tmp_path: Path
+) -> None:
+    """Neither what is no such request, nor the sums that the span of an agent has."""
+    names = ("gen_ai.usage.input_tokens", "gen_ai.usage.output_tokens")
+    older = ("gen_ai.usage.prompt_tokens", "gen_ai.usage.completion_tokens")
+    documents = [
+        of_spans(
+            a_span(1.5, {"gen_ai.operation.name": "chat", names[0]: 700, names[1]: 9}),
+            a_span(0.5, {"gen_ai.operation.name": "invoke_agent", names[0]: 1212, names[1]: 17}),
+            a_span(0.7, {"http.route": "/chat"}),
+        ),
+        of_spans(a_span(1.25, {older[0]: 512, older[1]: 8})),
+    ]
+    path = tmp_path / "spans.json"
+    if indent:
+        documents = [{"resourceSpans": [part for each in documents for part in each["resourceSpans"]]}]
+    path.write_text("\n".join(json.dumps(document, indent=indent) for document in documents))
+    trace = read_trace(str(path))
+    assert [when / SECOND for when in trace.times] == pytest.approx([0, 0.25], abs=1e-6)
+    assert [*trace.prompt_tokens] == [512, 700]
+    assert [*trace.output_tokens] == [8, 9]
+    assert not trace.others
+
+
+@pytest.mark.parametrize(
+    ("document", "sentence"),
+    [
+        (of_spans(), "has no requests"),
+        (
+            {"resourceSpans": [{"scopeSpans": [{"spans": [{"attributes": [{"key": 1, "value": 2}]}, 3]}]}]},
+            "has no",
+        ),
+        ({"resourceSpans": 3}, "has no requests"),
+    ],
+)
+def test_spans_without_a_request_are_refused(document: object, sentence: str, tmp_path: Path) -> None:
+    """As a trace without one is."""
+    path = tmp_path / "spans.json"
+    path.write_text(json.dumps(document))
+    with pytest.raises(RequestError, match=sentence):
+        read_trace(str(path))
 
 
 RATES = {

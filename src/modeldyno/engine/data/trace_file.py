@@ -1,7 +1,8 @@
 """Reads traces of requests: when each was due and, of a language model, how many tokens it had.
 
 A line is a number of seconds, or an object of JSON (mooncake's fields and those of others), or the file is a
-CSV whose header names the columns (BurstGPT's, Azure's, Vidur's, or ``seconds,prompt_tokens,output_tokens``).
+CSV whose header names the columns (BurstGPT's, Azure's, Vidur's, or ``seconds,prompt_tokens,output_tokens``),
+or spans of OpenTelemetry.
 ``timestamp`` in JSON is in milliseconds, as mooncake has it, except beside a ``chat_id``, as Bailian's traces
 count seconds; every other time is in seconds, or a date.
 
@@ -25,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 from modeldyno.base.codec import check_no_stream
 from modeldyno.base.errors import RequestError
 from modeldyno.base.job.prompt_lengths import MOST_TOKENS
+from modeldyno.engine.data import otel_spans
 from modeldyno.engine.data.rate_series import arrival_times
 
 if TYPE_CHECKING:
@@ -225,13 +227,17 @@ def _read_rows(
 def _read_objects(lines: Iterable[tuple[int, str]], columns: _Columns, path: str) -> None:
     """Read lines of JSON; the first says which fields there are."""
     fields: _Fields | None = None
-    for number, text in lines:
+    for number, text in _documents(lines):
         try:
             row = json.loads(text)
         except (ValueError, RecursionError):
             row = None
         if not isinstance(row, dict):
             raise _no_time(text, path, number)
+        if otel_spans.RESOURCES in row:
+            for request in otel_spans.request_spans(row):
+                _add_row(request, _OF_SPANS, 1, columns, path, number, text)
+            continue
         if fields is None:
             fields = _Fields.of(row)
             in_seconds = _IN_SECONDS in row or fields.time != "timestamp"
@@ -239,6 +245,16 @@ def _read_objects(lines: Iterable[tuple[int, str]], columns: _Columns, path: str
             if fields.block_size:
                 columns.block_tokens = _tokens(row[fields.block_size], fields.block_size, path, number)
         _add_row(row, fields, unit, columns, path, number, text)
+
+
+_OF_SPANS = _Fields(time=otel_spans.TIME, prompt=otel_spans.PROMPT, output=otel_spans.OUTPUT)
+
+
+def _documents(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    """Yield the lines; of a document that is written over several lines, all of it as one."""
+    lines = iter(lines)
+    for number, text in lines:
+        yield number, (text if text != "{" else "\n".join([text, *(line for _, line in lines)]))
 
 
 def _read_table(header: str, lines: Iterable[tuple[int, str]], columns: _Columns, path: str) -> None:
