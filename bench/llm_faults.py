@@ -4,7 +4,7 @@ The ground-truth server knows which of its answers it broke, and how. Each tool 
 requests, in an environment of its own (`llm_peers.py prepare`); a fault is right if as many requests are
 counted as failed as were broken, and, of ours, if each has the one outcome that the fault has.
 
-    python bench/llm_faults.py .venv/llm [--requests 2000] [--faults truncated,stream-error] [--only modeldyno]
+    python bench/llm_faults.py .venv/llm [--requests 2000] [--faults truncated,stream-error] [--only aiperf]
 """
 
 from __future__ import annotations
@@ -42,9 +42,10 @@ def modeldyno(place: Path, port: int, requests: int, out: Path) -> list[str]:
     """Return our command."""
     del place
     return [
-        sys.executable, "-m", "modeldyno", "load", f"http://127.0.0.1:{port}/v1#echo", "--set", "endpoint=chat",
-        "-c", f"{SLOTS}", "--requests", f"{requests}", "--set", f"max_tokens={TOKENS}",
-        "--request-timeout", f"{TIMEOUT}s", "--no-store", "--calibration", "0", "--records", f"{out}/requests.csv",
+        sys.executable, "-m", "modeldyno", "load", f"http://127.0.0.1:{port}/v1#echo",
+        "--set", "endpoint=chat", "-c", f"{SLOTS}", "--requests", f"{requests}",
+        "--set", f"max_tokens={TOKENS}", "--request-timeout", f"{TIMEOUT}s", "--no-store",
+        "--calibration", "0", "--records", f"{out}/requests.csv",
     ]  # fmt: skip
 
 
@@ -53,8 +54,8 @@ def aiperf(place: Path, port: int, requests: int, out: Path) -> list[str]:
     return [
         f"{place}/aiperf/bin/aiperf", "profile", "--model", "echo", "--tokenizer", f"{place}/tokenizer",
         "--url", f"http://127.0.0.1:{port}", "--endpoint-type", "chat", "--streaming",
-        "--concurrency", f"{SLOTS}", "--request-count", f"{requests}", "--request-timeout-seconds", f"{TIMEOUT}",
-        "--synthetic-input-tokens-mean", "32", "--output-tokens-mean", f"{TOKENS}", "--ui", "none",
+        "--concurrency", f"{SLOTS}", "--request-count", f"{requests}",
+        "--request-timeout-seconds", f"{TIMEOUT}", "--synthetic-input-tokens-mean", "32", "--output-tokens-mean", f"{TOKENS}", "--ui", "none",
         "--artifact-dir", f"{out}", "--export-level", "records",
     ]  # fmt: skip
 
@@ -64,7 +65,8 @@ def guidellm(place: Path, port: int, requests: int, out: Path) -> list[str]:
     return [
         f"{place}/guidellm/bin/guidellm", "run",
         "--backend", f"kind=openai_http,target=http://127.0.0.1:{port},model=echo,timeout={TIMEOUT}",
-        "--profile", f"kind=concurrent,streams={SLOTS}", "--constraint", f"kind=max_requests,count={requests}",
+        "--profile", f"kind=concurrent,streams={SLOTS}",
+        "--constraint", f"kind=max_requests,count={requests}",
         "--tokenizer", f"kind=hf_auto,model={place}/tokenizer",
         "--data", f"kind=synthetic_text,prompt_tokens=32,output_tokens={TOKENS}",
         "--output", f"kind=json,path={out}/guidellm.json", "--disable-console",
