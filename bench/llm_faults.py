@@ -55,7 +55,8 @@ def aiperf(place: Path, port: int, requests: int, out: Path) -> list[str]:
         f"{place}/aiperf/bin/aiperf", "profile", "--model", "echo", "--tokenizer", f"{place}/tokenizer",
         "--url", f"http://127.0.0.1:{port}", "--endpoint-type", "chat", "--streaming",
         "--concurrency", f"{SLOTS}", "--request-count", f"{requests}",
-        "--request-timeout-seconds", f"{TIMEOUT}", "--synthetic-input-tokens-mean", "32", "--output-tokens-mean", f"{TOKENS}", "--ui", "none",
+        "--request-timeout-seconds", f"{TIMEOUT}",
+        "--synthetic-input-tokens-mean", "32", "--output-tokens-mean", f"{TOKENS}", "--ui", "none",
         "--artifact-dir", f"{out}", "--export-level", "records",
     ]  # fmt: skip
 

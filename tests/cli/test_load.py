@@ -330,3 +330,19 @@ def test_a_search_announces_no_more_than_its_loads_may_take(url: str) -> None:
     assert search.job is not None
     assert search.search.max_time == search.search.patience * search.job.plan.max_time == 15.0
     assert describe_duration(search) == "At most 10 loads and a verification, within about 15 s (--max-time)."
+
+
+@pytest.mark.parametrize(
+    ("bounds", "longer"),
+    [
+        ((), "longer where an answer takes seconds"),
+        ((Constraint.parse("latency.p95 <= 50ms"),), "up to 10 min each while a bound is open"),
+        ((Constraint.parse("throughput >= 5/s"),), "longer where an answer takes seconds"),
+    ],
+)
+def test_the_estimate_says_when_loads_take_longer(bounds: tuple[Constraint, ...], longer: str) -> None:
+    """If nobody said how long they may take; a bound on a percentile is waited for."""
+    job = replace(a_job(), plan=replace(a_job().plan, may_extend=True, max_time=20.0))
+    series = replace(a_ladder(), job=job, loads=(1, 2, 64), rungs=(), bounds=bounds)
+
+    assert describe_duration(series) == f"3 loads, about 60 s in all, {longer} (--max-time)."

@@ -95,6 +95,12 @@ def test_the_sentence_of_a_language_model_is_of_its_tokens() -> None:
     assert "then one about every" in few
 
 
+def test_tokens_that_come_at_once_have_no_time_of_their_own() -> None:
+    """The sentence says that they came with the first."""
+    at_once = Measurement(metric="time_per_output_token", value=Distribution.of([0.0] * 200))
+    assert ", all others with it" in server_clause(result(*STREAM[:3], at_once, STREAM[-1]))
+
+
 def test_a_stream_whose_tokens_nobody_counts_has_its_first_token() -> None:
     """The rate is that of requests then; where there is no time of a token, none is told."""
     clause = server_clause(result(RATE, STREAM[2], STREAM[-1]))

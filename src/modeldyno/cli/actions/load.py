@@ -35,6 +35,7 @@ from modeldyno.serving.load.capacity import Capacity
 from modeldyno.serving.load.capacity_steps import RATE, SearchEnd
 from modeldyno.serving.load.endpoint_url import parse_headers
 from modeldyno.serving.load.load_curve import LoadCurve, ends_at_plateau, parse_ladder, single_concurrency
+from modeldyno.serving.load.open_bounds import LONGEST, is_on_times
 from modeldyno.serving.load.series_steps import missing_loads, next_load
 from modeldyno.serving.loadtest import series as loads
 from modeldyno.serving.loadtest.live_loads import show_loads
@@ -228,6 +229,13 @@ def _describe_duration(series: LoadCurve | Capacity) -> str:
     longest = format_rough_duration(seconds * number * most)
     several = f" of {format_quantity(seconds * most, SECONDS, None)} each" if number > 1 else ""
     in_all = " in all" if number > 1 else ""
+    if isinstance(series, LoadCurve) and series.job.plan.may_extend and (load is None or not load.duration):
+        longer = (
+            f"up to {format_rough_duration(LONGEST)} each while a bound is open"
+            if any(map(is_on_times, series.bounds))
+            else "longer where an answer takes seconds"
+        )
+        return f"{count(number, 'load')}, about {longest}{in_all}, {longer} (--max-time)."
     return f"At most {count(number, 'load')}{several}, about {longest}{in_all}; {shorten} it."
 
 

@@ -87,6 +87,8 @@ def _token_clause(result: Result) -> str:
     if first is None:
         return ""
     follow = "" if per_token is None else f", then one every {median_text(per_token)}"
+    if per_token is not None and not per_token.statistic("p50"):
+        follow = ", all others with it"
     return f"first token after {_median_and_tail(first)}{follow.replace('every about', 'about every')}"
 
 
