@@ -17,7 +17,7 @@ from modeldyno.base.metrics.doubt import Doubt
 from modeldyno.base.metrics.measurement import Distribution, Measurement
 from modeldyno.base.metrics.measurement_plan import Plan
 from modeldyno.base.result.request_outcome import RequestOutcome
-from modeldyno.base.result.result import Failure, SecondPassed
+from modeldyno.base.result.result import Failure, Progressed, SecondPassed
 from modeldyno.engine.interfaces.probe import ProbeContext
 from modeldyno.engine.interfaces.request_target import Target, Transport
 from modeldyno.engine.interfaces.server_stats import RequestStamps, ServerCounters
@@ -216,6 +216,32 @@ def test_of_a_long_load_the_rule_that_stops_it_sees_a_part(
     assert 1000 <= sum(drawn) < 1400
     assert 4900 <= len(latency(measurements)) <= 5400
     assert not doubts & {"sample-limit", "time-limit", "no-account"}
+
+
+def test_all_requests_that_were_asked_for_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However soon their median is precise, and however long they take if nobody set a limit."""
+    left: list[float] = []
+
+    def watch(event: Event) -> None:
+        if isinstance(event, Progressed) and event.left is not None and event.stage.endswith("steady"):
+            left.append(event.left)
+
+    load = Load(arrivals=OPEN, rate=10, requests=1000)
+    world = World(rate=10)
+    measurements, doubts = probed(monkeypatch, world, load, Plan(may_extend=True), watch)
+    assert len(latency(measurements)) == pytest.approx(1000, abs=5)
+    assert latency(measurements).stop == "requests"
+    assert not doubts & {"time-limit", "unstable"}
+    assert max(left) == pytest.approx(100, abs=10)
+    assert left[-1] < 1
+
+
+def test_a_limit_that_was_set_ends_a_number_of_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where both are given."""
+    load = Load(arrivals=OPEN, rate=10, requests=1000)
+    world = World(rate=10)
+    measurements, _ = probed(monkeypatch, world, load, Plan(max_time=30.0, may_extend=False))
+    assert 100 < len(latency(measurements)) < 300
 
 
 def test_a_duration_is_no_matter_of_the_plans_samples(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -190,12 +190,16 @@ class LoadMonitor:
                 self.enough,
                 self.seconds_of_sessions,
             )
-            longest = max(longest, self.load.ramp + some if self.load.requests is None else _UNLIMITED)
+            longest = max(longest, self.load.ramp + some)
+            if self.load.requests is not None and self.steady is not None:  # a warm-up has its limit
+                longest = _UNLIMITED
         self.limit = longest
         if plan.may_extend and not self.slowest:  # the first answer says what the limit is
             self.limit = max(longest, self.load.timeout + _GRACE)
         sessions = self.seconds_of_sessions * (_SESSIONS - 0.5) / _SESSIONS
         shortest = min(max(plan.min_time, _ANSWERS * self.longest_round, sessions), longest)
+        if self.load.requests is not None and self.steady is not None:
+            shortest = longest  # all are measured, however soon they are precise
         percentiles = tuple(name for name in plan.percentiles if name not in decided)
         return replace(plan, max_time=longest, min_time=shortest, percentiles=percentiles, bounds=still)
 
@@ -226,9 +230,18 @@ class LoadMonitor:
                 self.steady_begin = int(self.ends[-1][-1]) if self.ends else self.snapshots[-1].when
                 if self.load.requests is None and self.load.duration is not None:
                     self.every = max(1, math.ceil(self.rate * self.load.duration / MOST))
-            tell(progress)
+            tell(replace(progress, remaining=self.seconds_left(progress.remaining)))
 
         return watch
+
+    def seconds_left(self, remaining: float | None) -> float | None:
+        """Return the seconds that are left, of a number of requests by how fast they have ended so far."""
+        if self.load.requests is None or remaining is None:
+            return remaining
+        if self.steady is None or not self.counted:
+            return None
+        pace = (perf_counter() - self.steady) / self.counted
+        return min(remaining, max(0, self.load.requests - self.counted) * pace)
 
     def begin_trace(self) -> None:
         """Have the server trace some of the requests from now on, if it can."""
