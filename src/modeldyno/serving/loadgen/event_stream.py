@@ -40,7 +40,7 @@ class StreamEvent(NamedTuple):
     @property
     def is_error(self) -> bool:
         """Whether the server reports an error, by the kind of the event or in its JSON."""
-        if self.kind == b"error":
+        if self.kind in _ERROR_KINDS:
             return True
         return b'"error' in self.data and _tells_error(self.json())
 
@@ -52,13 +52,17 @@ class StreamEvent(NamedTuple):
             return None
 
 
+_ERROR_KINDS = {b"error", b"response.failed"}
+"""Kinds of an event that reports an error: of most servers, and of OpenAI's responses."""
+
+
 def _tells_error(content: Any) -> bool:
     """Return whether JSON tells an error: most servers have a key, some a type, some a reason to finish."""
     if not isinstance(content, dict):
         return False
     if content.get("error") or content.get("error_code"):
         return True
-    if "error" in (content.get("object"), content.get("type")):
+    if "error" in (content.get("object"), content.get("type")) or content.get("type") == "response.failed":
         return True
     choices = content.get("choices")
     return isinstance(choices, list) and any(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from modeldyno.base.job import prompt_images
 from modeldyno.base.job.input_spec import format_shape
 from modeldyno.base.job.prompt_lengths import (
     SCHEME,
@@ -162,6 +163,9 @@ def _origin(source: str) -> str:
     if source.startswith(TRACE_SCHEME):
         path, window = parse_trace_source(source)
         return f"with the lengths of {path}{'' if window is None else f' in its first {window:g} s'}"
+    if source.startswith(prompt_images.SCHEME):
+        images = prompt_images.parse_images(source)
+        return f"{images.count} in each request, of {images.size} pixels"
     if not source.startswith(SCHEME):
         return f"from {source}"
     lengths = parse_prompt_lengths(source)
