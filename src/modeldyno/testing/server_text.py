@@ -82,16 +82,16 @@ def _read_prompt(request: _Json) -> _Prompt:
     Raises:
         ValueError: an image is none.
     """
-    said = request.get("messages") or request.get("input")
-    if said is None:
+    messages = request.get("messages") or request.get("input")
+    if messages is None:
         prompt = request.get("prompt") or ""
         texts = prompt if isinstance(prompt, list) else [prompt]
         return _Prompt(texts=tuple(map(str, texts)), several=True)
     parts = [*_parts(request.get("system")), *_parts(request.get("instructions"))]
-    if isinstance(said, str):
-        parts += _parts(said)
+    if isinstance(messages, str):
+        parts += _parts(messages)
     else:
-        parts += (part for message in said for part in _parts(message.get("content")))
+        parts += (part for message in messages for part in _parts(message.get("content")))
     images = [part for part in parts if "image" in part["type"]]
     for image in images:
         _check_image(image)
@@ -165,8 +165,8 @@ class TextForm:
 def answer(model: str, form: TextForm, body: bytes, settings: Generation) -> ServerResponse:
     """Generate the requested number of words, whole or in pieces."""
     request = json.loads(body)
-    asked = (request.get(name) for name in ("max_tokens", "max_completion_tokens", "max_output_tokens"))
-    count = next((int(number) for number in asked if number), settings.tokens)
+    limits = (request.get(name) for name in ("max_tokens", "max_completion_tokens", "max_output_tokens"))
+    count = next((int(number) for number in limits if number), settings.tokens)
     prompt = _read_prompt(request)
     size = sum(map(settings.count_tokens, prompt.texts)) + IMAGE_TOKENS * prompt.images
     cached = None

@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from modeldyno.base.errors import RequestError
 from modeldyno.base.job.prompt_lengths import Lengths, parse_amounts
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ class PromptImages:
     @property
     def size(self) -> str:
         """The size as it is read."""
-        return f"{self.width}x{self.height}" if self.width != self.height else str(self.width)
+        return f"{self.width}x{self.height}"
 
 
 def parse_images(source: str) -> PromptImages:
@@ -55,30 +54,28 @@ def parse_images(source: str) -> PromptImages:
 
 
 def images_of_knobs(config: Mapping[str, KnobValue]) -> PromptImages | None:
-    """Return the images that knobs ask for; None if they ask for none.
+    """Return the images that knobs ask for, one of a size alone; None if they ask for none.
 
     Raises:
         RequestError: a knob is no number of images, or no size.
     """
-    if IMAGES not in config and IMAGE_SIZE in config:
-        raise RequestError(
-            f"{IMAGE_SIZE}={config[IMAGE_SIZE]} is the size of images, of which there are none; "
-            f"set {IMAGES}=1, too."
-        )
-    images = _images(str(config.get(IMAGES, 0)), str(config.get(IMAGE_SIZE, _DEFAULT_SIZE)))
+    number = config.get(IMAGES, 1 if IMAGE_SIZE in config else 0)
+    images = _images(str(number), str(config.get(IMAGE_SIZE, _DEFAULT_SIZE)))
     return images if images.count.low or images.count.high else None
 
 
 def _images(count: str, size: str) -> PromptImages:
-    number = parse_amounts(count, f"The knob {IMAGES}", least=0, most=MOST_IMAGES, unit="images")
+    number = parse_amounts(
+        count, f"The knob {IMAGES}", least=0, most=MOST_IMAGES, unit="images", usual=(1, 3)
+    )
     width, height = (
         parse_amounts(side, f"{IMAGE_SIZE}={size}: the side", least=1, most=LARGEST, unit="pixels")
-        for side in _sides(size)
+        for side in _split_size(size)
     )
     return PromptImages(count=number, width=width, height=height)
 
 
-def _sides(size: str) -> tuple[str, str]:
+def _split_size(size: str) -> tuple[str, str]:
     """Return width and height, which are alike if only one is given: an ``x`` after ``~`` is of a factor."""
     at = next((at for at, letter in enumerate(size) if letter == "x" and size[at - 1 : at] != "~"), None)
     return (size, size) if at is None else (size[:at], size[at + 1 :])

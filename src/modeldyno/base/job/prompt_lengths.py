@@ -114,7 +114,9 @@ def parse_lengths(text: str, where: str) -> Lengths:
     return parse_amounts(text, where, least=1, most=MOST_TOKENS, unit="tokens")
 
 
-def parse_amounts(text: str, where: str, *, least: int, most: int, unit: str) -> Lengths:
+def parse_amounts(
+    text: str, where: str, *, least: int, most: int, unit: str, usual: tuple[int, int] = (256, 1024)
+) -> Lengths:
     """Read a distribution of whole numbers.
 
     Args:
@@ -123,15 +125,18 @@ def parse_amounts(text: str, where: str, *, least: int, most: int, unit: str) ->
         least: the smallest number.
         most: the largest.
         unit: of what they are numbers.
+        usual: a range of them that is an example.
 
     Raises:
         RequestError: it is none of these, or not between the least and the most.
     """
     match = _WRITTEN.fullmatch(text.strip())
     if match is None:
+        first, last = usual
+        middle, spread = 2 * first, -(-first // 4)
         raise RequestError(
-            f"{where} '{text}' is no number of {unit}; write 512, 512~64 for a normal distribution, 512~x1.5 "
-            "for a log-normal one, or 256..1024 for a uniform one."
+            f"{where} '{text}' is no number of {unit}; write {middle}, {middle}~{spread} for a normal "
+            f"distribution, {middle}~x1.5 for a log-normal one, or {first}..{last} for a uniform one."
         )
     low = float(match["middle"])
     high = float(match["high"] or low)

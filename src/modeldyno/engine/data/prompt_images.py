@@ -78,7 +78,6 @@ def with_images(payload: Payload, images: PromptImages, *, seed: int) -> Payload
         feeds.append(_with_urls(feed, request_urls))
     used = InputSpec(
         name=IMAGES,
-        dtype="image",
         source=str(images),
         digest=f"sha256:{digest.hexdigest()}",
         distinct=len(feeds),

@@ -110,7 +110,7 @@ _KNOBS: dict[tuple[str, ...], tuple[Knob, ...]] = {
         ),
         Knob(
             name=IMAGES,
-            sentence="Random images in each chat, response or message: 1, 1..3, 2~1.",
+            sentence="Random images in each chat, response or message: 1, 1..3, 2~1; 1 if a size is set.",
         ),
         Knob(
             name=IMAGE_SIZE,

@@ -192,7 +192,7 @@ def _asked_fields(kind: str, feed: Feed) -> dict[str, Any]:
     if any(images) and form.image is None:
         raise RequestError(
             f"Requests of endpoint={kind} have no images; set {_endpoints(lambda form: bool(form.image))}, "
-            "or leave out `images`."
+            "or leave out images."
         )
     fields = requests[0]
     if any(request != fields for request in requests):
@@ -202,7 +202,7 @@ def _asked_fields(kind: str, feed: Feed) -> dict[str, Any]:
         )
     if not form.limits:
         fields.pop(_LIMIT, None)
-    return {form.asks: _asked(kind, prompts, fields, images[0]), **fields}
+    return {form.asks: _question(kind, prompts, fields, images[0]), **fields}
 
 
 def _texts(feed: Feed) -> list[Any]:
@@ -221,7 +221,7 @@ def _endpoints(has: Callable[[RequestForm], bool]) -> str:
     return f"endpoint={', '.join(names)}{' or ' if names else ''}{last}"
 
 
-def _asked(kind: str, prompts: list[Any], fields: dict[str, Any], images: Sequence[str]) -> Any:
+def _question(kind: str, prompts: list[Any], fields: dict[str, Any], images: Sequence[str]) -> Any:
     """Return what is asked, as the endpoint has it; what `fields` have of that is taken from them."""
     form = FORMS[kind]
     given = next((name for name in (_MESSAGES, _INPUT) if name in fields), "")
