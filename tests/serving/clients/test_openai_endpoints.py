@@ -36,7 +36,7 @@ def delta(text: str, kind: str = "output_text") -> dict[str, Any]:
     return {"type": f"response.{kind}.delta", "delta": text}
 
 
-def ended(status: str = "completed", **fields: Any) -> dict[str, Any]:
+def ended(status: str = "completed", /, **fields: Any) -> dict[str, Any]:
     return {"type": f"response.{status}", "response": {"status": status, "error": None, **fields}}
 
 
@@ -44,7 +44,7 @@ def block(**fields: str) -> dict[str, Any]:
     return {"type": "content_block_delta", "index": 0, "delta": fields}
 
 
-RESPONSE = {
+RESPONSE: dict[str, Any] = {
     "object": "response",
     "status": "completed",
     "error": None,
