@@ -399,9 +399,9 @@ def test_a_stream_keeps_its_pace(server: RunningServer, path: str, text: str) ->
 def test_a_stream_of_typed_events_keeps_its_pace(server: RunningServer, path: str, text: str) -> None:
     """What comes before the text comes at once, and the usage is in one of the last events."""
     server.forget()
-    said = [{"role": "user", "content": "a b"}]
+    messages = [{"role": "user", "content": "a b"}]
     limits = {"max_tokens": 10, "max_output_tokens": 10}
-    answer: Any = ask(server, path, {"messages": said, "input": said, "stream": True, **limits})
+    answer: Any = ask(server, path, {"messages": messages, "input": messages, "stream": True, **limits})
     received = [
         json.loads(event.partition("data: ")[2]) for event in answer.text.decode().split("\n\n") if event
     ]
@@ -432,11 +432,13 @@ def test_an_image_in_a_prompt_counts_as_many_tokens(server: RunningServer, path:
         {"type": "input_image", "image_url": url},
         {"type": "image", "source": source},
     ):
-        said = [{"role": "user", "content": [{"type": "text", "text": "a b c"}, image]}]
-        reply = read(server, path, {"messages": said, "input": said, "system": "d e"})
+        messages = [{"role": "user", "content": [{"type": "text", "text": "a b c"}, image]}]
+        reply = read(server, path, {"messages": messages, "input": messages, "system": "d e"})
         assert reply["usage"][count] == 3 + 2 + IMAGE_TOKENS
-    said = [{"role": "user", "content": [{"type": "input_image", "image_url": "data:image/png;base64,AAAA"}]}]
-    refused: Any = ask(server, path, {"messages": said, "input": said})
+    messages = [
+        {"role": "user", "content": [{"type": "input_image", "image_url": "data:image/png;base64,AAAA"}]}
+    ]
+    refused: Any = ask(server, path, {"messages": messages, "input": messages})
     assert b"neither a PNG nor a JPEG" in refused.text
 
 

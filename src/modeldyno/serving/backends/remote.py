@@ -114,7 +114,7 @@ _KNOBS: dict[tuple[str, ...], tuple[Knob, ...]] = {
         ),
         Knob(
             name=IMAGE_SIZE,
-            sentence="Width and height in pixels of `images`: 512x512 if not set; 256..1024 is of each side.",
+            sentence="Width and height of images in pixels: 512x512 if not set; 256..1024 is of each side.",
         ),
         Knob(name="max_tokens", kind=int, low=1, sentence="Maximum number of tokens to generate."),
         Knob(
