@@ -14,6 +14,8 @@ from modeldyno.testing.server_text import IMAGE_TOKENS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from modeldyno.testing.server import RunningServer
+
 PACE = 0.002
 FAST: dict[str, Any] = {
     "requests": 24,
@@ -26,10 +28,17 @@ FAST: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    """A server of a known pace, which says what it had cached."""
-    with serve_in_subprocess("--pace", str(PACE), "--workers", "4", "--prefix-cache", "--sessions") as server:
-        yield f"http://127.0.0.1:{server.port}/v1#echo"
+def server() -> Iterator[RunningServer]:
+    """A server of a known pace, which says what it had cached, and checks the order of sessions."""
+    with serve_in_subprocess(
+        "--pace", str(PACE), "--workers", "4", "--prefix-cache", "--sessions"
+    ) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def url(server: RunningServer) -> str:
+    return f"http://127.0.0.1:{server.port}/v1#echo"
 
 
 @pytest.mark.parametrize("endpoint", ["responses", "messages"])
@@ -57,11 +66,13 @@ def test_a_whole_answer_has_its_tokens(url: str, endpoint: str) -> None:
     assert result.find("time_to_first_token") is None
 
 
-def test_messages_go_on_with_their_own_answers(url: str) -> None:
+def test_messages_go_on_with_their_own_answers(server: RunningServer, url: str) -> None:
     """The history of a session is what the server said, as of chats."""
+    server.forget()
     result = modeldyno.load(url, endpoint="messages", sequence=3, **FAST)
 
     assert not result.failures
+    assert server.sessions()["lost"] == 0
     tokens = [result.find("prompt_tokens", f"turn={turn}") for turn in (1, 2, 3)]
     assert [each and each.value for each in tokens] == [128, 264, 400]
 
