@@ -261,6 +261,16 @@ def test_an_answer_that_its_limit_ended_is_one() -> None:
     assert openai.arrays(answer)["text"].tolist() == ["a"]
 
 
+@pytest.mark.parametrize("length", [10, 10_000, 200_000])
+def test_the_end_of_a_long_text_has_its_tokens(length: int) -> None:
+    """Whose last event repeats all of it."""
+    text, usage = "x" * length, {"input_tokens": 2, "output_tokens": length}
+    answer = events(delta(text), ended(output=[{"content": [{"text": text}]}], usage=usage))
+    assert openai.tokens(answer) == length
+    assert openai.finish_reason(answer) == "completed"
+    assert openai.arrays(answer)["text"].tolist() == [text]
+
+
 def test_a_text_that_comes_only_at_the_end_is_read_there() -> None:
     """As a server may send no pieces; an answer without any text is empty, and calls a tool."""
     assert openai.arrays(events(ended(output=RESPONSE["output"])))["text"].tolist() == ["hm so"]

@@ -144,9 +144,12 @@ def limit_of(request: Any) -> int:
 
 def finish_reason(reply: Reply) -> str:
     """Return why the text ended, as the server says, such as ``length`` or ``stop``; empty if it does not."""
-    reasons: list[bytes] = _REASON.findall(reply.body) or _COMPLETED.findall(reply.body)
-    if reasons or is_streamed(reply):
-        return reasons[-1].decode() if reasons else ""
+    for body in (last_part(reply.body), reply.body):
+        reasons: list[bytes] = _REASON.findall(body) or _COMPLETED.findall(body)
+        if reasons:
+            return reasons[-1].decode()
+    if is_streamed(reply):
+        return ""
     answer = clients_messages.json_object_or_empty(reply)
     return str(answer.get("status") or "") if answer.get("object") == "response" else ""
 

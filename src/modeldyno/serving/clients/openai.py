@@ -192,13 +192,13 @@ bearing = generated_text.bears_text
 is_reasoning = generated_text.is_reasoning
 
 
-_MAY_FAIL = re.compile(rb'error(?!"\s*:\s*null)|"response\.failed')
+_ERROR, _FAILED = re.compile(rb'error(?!"\s*:\s*null)'), b"response.failed"
 """What a stream with an error has; OpenAI's responses always say that they have none."""
 
 
 def _check_stream(reply: Reply) -> None:
     """Raise BrokenStream if a stream reports an error, or has neither its end mark nor a reason to end."""
-    if _MAY_FAIL.search(reply.body):
+    if _ERROR.search(reply.body) or _FAILED in reply.body:
         for event in generated_text.events(reply):
             generated_text.raise_on_error(event)
     if not reply.body.rstrip().endswith(DONE) and not generated_text.finish_reason(reply):

@@ -197,15 +197,17 @@ def decode_stream(content_type: bytes, body: bytes) -> Iterator[StreamEvent]:
 
 
 _EMPTY_LINE = re.compile(rb"\n\n|\r\n\r\n|\r\r")
-_LAST = 4096
-"""Bytes at the end of an answer that nearly always have the last events."""
+_LAST = (4096, 65536)
+"""Bytes at the end of an answer that nearly always have the last events; more, if they repeat a long text."""
 
 
 def last_part(body: bytes) -> bytes:
     """Return the last events of a stream, from an empty line on; empty if none is near the end."""
-    end = body[-_LAST:]
-    line = _EMPTY_LINE.search(end)
-    return end[line.end() :] if line is not None else b""
+    for size in _LAST:
+        end = body[-size:]
+        if (line := _EMPTY_LINE.search(end)) is not None:
+            return end[line.end() :]
+    return b""
 
 
 class PieceCounter:
