@@ -32,6 +32,7 @@ from modeldyno.testing import server_tensorflow_grpc
 from modeldyno.testing.server import RunningServer, _argument_parser, serve_in_subprocess
 from modeldyno.testing.server_faults import FAULTS
 from modeldyno.testing.server_queue import Workers
+from modeldyno.testing.server_text import IMAGE_TOKENS
 from modeldyno.testing.service_model import Durations, Service
 
 if TYPE_CHECKING:
@@ -389,6 +390,56 @@ def test_a_stream_keeps_its_pace(server: RunningServer, path: str, text: str) ->
     truth = server.truth()
     assert truth.end[0] - truth.start[0] >= 9 * 2 * MS
     assert truth.start[0] <= truth.first[0] < truth.end[0]
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [("/v1/responses", "response.output_text.delta"), ("/v1/messages", "content_block_delta")],
+)
+def test_a_stream_of_typed_events_keeps_its_pace(server: RunningServer, path: str, text: str) -> None:
+    """What comes before the text comes at once, and the usage is in one of the last events."""
+    server.forget()
+    messages = [{"role": "user", "content": "a b"}]
+    limits = {"max_tokens": 10, "max_output_tokens": 10}
+    answer: Any = ask(server, path, {"messages": messages, "input": messages, "stream": True, **limits})
+    received = [
+        json.loads(event.partition("data: ")[2]) for event in answer.text.decode().split("\n\n") if event
+    ]
+    kinds = [event["type"] for event in received]
+    assert kinds.count(text) == 10
+    first = kinds.index(text)
+    assert first > 1
+    assert kinds[first : first + 10] == [text] * 10
+    assert '"output_tokens": 10' in json.dumps(received[-2:])
+    truth = server.truth()
+    assert truth.end[0] - truth.start[0] >= 9 * 2 * MS
+
+
+@pytest.mark.parametrize(
+    ("path", "count"),
+    [
+        ("/v1/chat/completions", "prompt_tokens"),
+        ("/v1/responses", "input_tokens"),
+        ("/v1/messages", "input_tokens"),
+    ],
+)
+def test_an_image_in_a_prompt_counts_as_many_tokens(server: RunningServer, path: str, count: str) -> None:
+    """Whichever form it has; what is no image is refused."""
+    url = "data:image/png;base64,iVBORw0KGgo="
+    source = {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}
+    for image in (
+        {"type": "image_url", "image_url": {"url": url}},
+        {"type": "input_image", "image_url": url},
+        {"type": "image", "source": source},
+    ):
+        messages = [{"role": "user", "content": [{"type": "text", "text": "a b c"}, image]}]
+        reply = read(server, path, {"messages": messages, "input": messages, "system": "d e"})
+        assert reply["usage"][count] == 3 + 2 + IMAGE_TOKENS
+    messages = [
+        {"role": "user", "content": [{"type": "input_image", "image_url": "data:image/png;base64,AAAA"}]}
+    ]
+    refused: Any = ask(server, path, {"messages": messages, "input": messages})
+    assert b"neither a PNG nor a JPEG" in refused.text
 
 
 @pytest.mark.parametrize("service", ["constant:0", "constant:0.002"])

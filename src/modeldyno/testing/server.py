@@ -2,8 +2,9 @@
 
 ``python -m modeldyno.testing.server --service exponential:0.002 --workers 4`` prints its port and serves
 until a signal ends it (Ctrl-C, ``kill``), or ``--seconds 60`` are over: plain HTTP, KServe v2, TorchServe,
-TensorFlow Serving and OpenAI's completions, all from one queue, and below ``/dialect/NAME`` streams of text
-as other servers write them (`server_dialects`). Faults are requested by a path
+TensorFlow Serving, OpenAI's completions, chats and responses and Anthropic's messages, all from one queue,
+and below ``/dialect/NAME`` streams of text as other servers write them (`server_dialects`). A prompt has as
+many tokens as words, or as the tokenizer counts, and 256 for each image. Faults are requested by a path
 (``/fault/truncated/v2/...``), a header (``X-Fault: 503``) or as a share of all (``--fault hang=0.01``).
 With ``--sessions`` each answer of a chat is another text, and ``GET /sessions`` returns how many chats went
 on with a history that has all of these in order, and how long their users thought (`server_sessions`).
@@ -36,9 +37,10 @@ from modeldyno.serving.servers.generation_metrics import SERVERS
 from modeldyno.testing import server_tensorflow_grpc
 from modeldyno.testing.server_faults import FAULTS, NUMBERS
 from modeldyno.testing.server_http import NOTHING, ServerConnection, ServerState
-from modeldyno.testing.server_protocols import Generation, Site, count_by_tokenizer, count_words
+from modeldyno.testing.server_protocols import Site
 from modeldyno.testing.server_queue import COLUMNS, Alarm, Workers
 from modeldyno.testing.server_sessions import SeenSessions
+from modeldyno.testing.server_text import Generation, count_by_tokenizer, count_words
 from modeldyno.testing.service_model import Service, Stall, parse_durations
 
 if TYPE_CHECKING:
@@ -213,7 +215,7 @@ def _argument_parser() -> argparse.ArgumentParser:
     )
     add("--metrics", choices=SERVERS, default="",
         help="write metrics at /metrics as this server does; what was cached is then only there")  # fmt: skip
-    add("--no-usage", action="store_true", help="do not say how many tokens an answer has")
+    add("--no-usage", action="store_true", help="do not say how many tokens a completion or a chat has")
     add("--together", type=int, default=1, help="tokens in a chunk of a stream")
     add("--certificate", help="file; makes it HTTPS")
     add("--key", help="file")

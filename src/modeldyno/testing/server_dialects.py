@@ -36,7 +36,7 @@ class Dialect:
     kind: bytes = _EVENTS
     """The type of the content."""
     endpoint: str = ""
-    """The endpoint of OpenAI's protocol, ``chat`` or ``completions``; empty for another protocol."""
+    """The endpoint of the client `openai`, such as ``chat``; empty for another protocol."""
     together: int = 1
     """Tokens in a piece."""
     rewrite: Callable[[bytes], bytes] = lambda text: text
@@ -75,7 +75,8 @@ def answer(path: str, body: bytes, tokens: int) -> ServerResponse | None:
     if not path.startswith("/dialect/"):
         return None
     request = json.loads(body or b"{}")
-    return DIALECTS[path.split("/")[2]].response(int(request.get("max_tokens", tokens)))
+    count = request.get("max_tokens") or request.get("max_output_tokens") or tokens
+    return DIALECTS[path.split("/")[2]].response(int(count))
 
 
 # -- how events are written ------------------------------------------------------------------------
@@ -198,13 +199,37 @@ def _anthropic_end(tokens: int) -> bytes:
     )
 
 
-def _responses_end(tokens: int) -> bytes:
+_RESPONSES_BEGIN = _typed(
+    {
+        "type": "response.created",
+        "response": {"status": "in_progress", "error": None, "instructions": "Be brief.", "text": {}},
+    }
+) + _typed({"type": "response.output_item.added", "item": {"type": "message", "content": []}})
+
+
+def _responses_end(tokens: int, status: str = "completed") -> bytes:
     text = _WORD * tokens
     usage = {"input_tokens": 5, "output_tokens": tokens}
-    response = {"status": "completed", "output": [{"content": [{"text": text}]}], "usage": usage}
+    response = {
+        "status": status,
+        "error": None,
+        "incomplete_details": None if status == "completed" else {"reason": "max_output_tokens"},
+        "output": [{"content": [{"text": text}]}],
+        "usage": usage,
+    }
     return _typed({"type": "response.output_text.done", "text": text}) + _typed(
-        {"type": "response.completed", "response": response}
+        {"type": f"response.{status}", "response": response}
     )
+
+
+_responses_stream = partial(
+    Dialect,
+    endpoint="responses",
+    begin=_RESPONSES_BEGIN,
+    piece=lambda _: _typed({"type": "response.output_text.delta", "delta": _WORD}),
+    end=_responses_end,
+    reason="completed",
+)
 
 
 def _sglang(number: int) -> bytes:
@@ -223,7 +248,21 @@ def _triton(_number: int) -> bytes:
     return _event({"model_name": "m", "model_version": "1", "text_output": _WORD})
 
 
+def _responses_failed(_tokens: int) -> bytes:
+    error = {"code": "server_error", "message": "The model failed."}
+    return _typed({"type": "response.failed", "response": {"status": "failed", "error": error}})
+
+
 _anthropic_text = _anthropic("text_delta", "text")
+_anthropic_stream = partial(
+    Dialect, begin=_ANTHROPIC_BEGIN, piece=_anthropic_text, end=_anthropic_end, reason="max_tokens"
+)
+
+
+def _overloaded(number: int) -> bytes:
+    error = {"type": "overloaded_error", "message": "Overloaded"}
+    return _typed({"type": "error", "error": error}) if number == _THIRD else _anthropic_text(number)
+
 
 # -- the table -----------------------------------------------------------------------------------------
 
@@ -370,31 +409,37 @@ DIALECTS: dict[str, Dialect] = {
         ),
     ),
     "sglang-generate": Dialect(piece=_sglang, end=lambda _: _DONE),
-    "anthropic": Dialect(
-        begin=_ANTHROPIC_BEGIN, piece=_anthropic_text, end=_anthropic_end, reason="max_tokens"
+    "anthropic": _anthropic_stream(),
+    "anthropic-messages": _anthropic_stream(endpoint="messages"),
+    "anthropic-thinking": _anthropic_stream(
+        piece=_anthropic("thinking_delta", "thinking"), reasoning=_ALL, endpoint="messages"
     ),
-    "anthropic-thinking": Dialect(
-        begin=_ANTHROPIC_BEGIN,
-        piece=_anthropic("thinking_delta", "thinking"),
-        reasoning=_ALL,
-        end=_anthropic_end,
-        reason="max_tokens",
+    "anthropic-thinking-first": _anthropic_stream(
+        piece=lambda number: (
+            _anthropic("thinking_delta", "thinking")(number) if number < _HALF else _anthropic_text(number)
+        ),
+        reasoning=_HALF,
+        endpoint="messages",
     ),
-    "anthropic-tool-use": Dialect(
-        begin=_ANTHROPIC_BEGIN,
-        piece=_anthropic("input_json_delta", "partial_json"),
-        end=_anthropic_end,
-        reason="max_tokens",
+    "anthropic-tool-use": _anthropic_stream(
+        piece=_anthropic("input_json_delta", "partial_json"), endpoint="messages"
     ),
-    "openai-responses": Dialect(
-        begin=_typed(
+    "openai-responses": _responses_stream(endpoint=""),
+    "openai-responses-endpoint": _responses_stream(),
+    "openai-responses-reasoning": _responses_stream(
+        piece=lambda number: _typed(
             {
-                "type": "response.created",
-                "response": {"status": "in_progress", "instructions": "", "text": {}},
+                "type": f"response.{'reasoning' if number < _HALF else 'output'}_text.delta",
+                "delta": _WORD,
             }
         ),
-        piece=lambda _: _typed({"type": "response.output_text.delta", "delta": _WORD}),
-        end=_responses_end,
+        reasoning=_HALF,
+    ),
+    "openai-responses-incomplete": _responses_stream(
+        end=partial(_responses_end, status="incomplete"), reason="max_output_tokens"
+    ),
+    "openai-responses-tool-use": _responses_stream(
+        piece=lambda _: _typed({"type": "response.function_call_arguments.delta", "delta": '{"a":'})
     ),
     "gemini": Dialect(
         piece=lambda number: _event(
@@ -439,15 +484,17 @@ DIALECTS: dict[str, Dialect] = {
         ),
         outcome=_FAILED,
     ),
-    "anthropic-error": Dialect(
-        begin=_ANTHROPIC_BEGIN,
-        piece=lambda number: (
-            _typed({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}})
-            if number == _THIRD
-            else _anthropic_text(number)
-        ),
+    "anthropic-error": _anthropic_stream(outcome=_FAILED, piece=_overloaded),
+    "anthropic-messages-error": _anthropic_stream(outcome=_FAILED, piece=_overloaded, endpoint="messages"),
+    "anthropic-cut-off": _anthropic_stream(
+        end=lambda _: b"", endpoint="messages", outcome=RequestOutcome.TRUNCATED
+    ),
+    "openai-responses-failed": _responses_stream(end=_responses_failed, outcome=_FAILED),
+    "openai-responses-error": _responses_stream(
+        end=lambda _: _typed({"type": "error", "code": "overloaded", "message": "Overloaded"}),
         outcome=_FAILED,
     ),
+    "openai-responses-cut-off": _responses_stream(end=lambda _: b"", outcome=RequestOutcome.TRUNCATED),
     "ollama-error": Dialect(
         kind=_LINES,
         outcome=_FAILED,

@@ -19,6 +19,8 @@ from modeldyno.testing.server_sessions import describe_sessions
 
 _CACHE_SIZE = 1024
 """Heads and answers that are cached, because a load repeats its requests."""
+_CACHED_BYTES = 1 << 16
+"""Bytes of a request from which on it is read again each time, as one with images."""
 _NANOSECONDS = 1e9
 NOTHING = -1
 
@@ -63,7 +65,8 @@ class ServerState:
             changes = (
                 generation.prefixes is not None or generation.sessions is not None
             )  # with what was asked
-            if answer is not None and not changes and len(self.answers) < _CACHE_SIZE:
+            small = len(self.answers) < _CACHE_SIZE and len(body) < _CACHED_BYTES
+            if answer is not None and not changes and small:
                 self.answers[key] = answer
         return answer
 

@@ -9,8 +9,8 @@ from modeldyno.serving.servers.generation_metrics import SERVERS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from modeldyno.testing.server_protocols import Generation
     from modeldyno.testing.server_queue import Ledger, Workers
+    from modeldyno.testing.server_text import Generation
 
 _NANO = 1e-9
 

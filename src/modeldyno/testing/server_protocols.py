@@ -2,85 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import accumulate
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from modeldyno.testing import server_dialects, server_tensorflow
+from modeldyno.testing import server_dialects, server_tensorflow, server_text
 from modeldyno.testing.server_response import ServerResponse, problem
-from modeldyno.testing.server_sessions import SeenSessions
+from modeldyno.testing.server_text import TEXT_FORMS, Generation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _BINARY = b"Inference-Header-Content-Length"
-_WORD = " word"
-_Json = dict[str, Any]
-_Choice = Callable[[str], dict[str, Any]]
-
-
-def count_words(text: str) -> int:
-    """Count the words of a text."""
-    return len(text.split())
-
-
-def count_by_tokenizer(file: str) -> Callable[[str], int]:
-    """Return what counts tokens by a ``tokenizer.json``; needs the library `tokenizers`."""
-    from tokenizers import Tokenizer  # optional
-
-    tokenizer = Tokenizer.from_file(file)
-    tokenizer.no_truncation()
-    return lambda text: len(tokenizer.encode(text).ids)
-
-
-_BLOCK = 16
-"""Words of a block of the prefix cache."""
-
-
-def _take_cached(text: str, settings: Generation) -> int:
-    """Return the tokens of the longest beginning in blocks that an earlier prompt had; keep all of this."""
-    assert settings.prefixes is not None
-    words, longest, read = text.split(), 0, hashlib.blake2b(digest_size=16)
-    for end in range(_BLOCK, len(words) + 1, _BLOCK):
-        read.update(" ".join(words[end - _BLOCK : end]).encode())
-        beginning = read.digest()
-        if beginning in settings.prefixes:
-            longest = end
-        settings.prefixes.add(beginning)
-    return settings.count_tokens(" ".join(words[:longest])) if longest else 0
-
-
-def _prompts(request: _Json) -> list[str]:
-    """Return the texts of a request: the contents of its messages, or its prompts."""
-    if messages := request.get("messages"):
-        return [str(message.get("content") or "") for message in messages]
-    prompt = request.get("prompt") or ""
-    return [str(text) for text in prompt] if isinstance(prompt, list) else [str(prompt)]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Generation:
-    """How text is generated."""
-
-    tokens: int = 16
-    """Tokens, if the request does not set a number."""
-    pace: float = 0.001
-    """Seconds from one token to the next."""
-    together: int = 1
-    """Tokens in a piece of a stream."""
-    count_tokens: Callable[[str], int] = count_words
-    """Counts the tokens of a prompt: words, or by a tokenizer."""
-    prefixes: set[bytes] | None = None
-    """Beginnings of earlier prompts, of which the tokens are cached; None: nothing is cached."""
-    sessions: SeenSessions | None = None
-    """The chats of several turns so far, whose order is checked; None: it is not."""
-    cached_in_usage: bool = True
-    """Whether an answer says how much of its prompt was cached."""
-    usage: bool = True
-    """Whether an answer says how many tokens it has."""
-    counted: Counter[str] = field(default_factory=Counter)
-    """Tokens of the prompts so far, and those of them that were cached."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,8 +46,7 @@ class Site:
             f"/predictions/{self.model}": lambda _, sent: ServerResponse(sent),
             f"/v2/models/{self.model}/infer": _kserve,
             f"/v2/models/{self.model}/versions/1/infer": _kserve,
-            "/v1/chat/completions": self._chat,
-            "/v1/completions": self._complete,
+            **dict.fromkeys(TEXT_FORMS, self._generate),
         }
         try:
             if head.path in work:
@@ -124,6 +56,9 @@ class Site:
             return server_tensorflow.predict(self.model, head.path, body)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             return problem(400, f"the request cannot be read: {error!r}")
+
+    def _generate(self, head: RequestHead, body: bytes) -> ServerResponse:
+        return server_text.answer(self.model, TEXT_FORMS[head.path], body, self.generation)
 
     def describe(self, path: str) -> ServerResponse:
         """Answer a request about the server or the model."""
@@ -148,71 +83,6 @@ class Site:
         if path in documents:
             return ServerResponse(json.dumps(documents[path]).encode())
         return server_tensorflow.describe(self.model, path) or problem(404, f"no {path} here")
-
-    def _chat(self, _head: RequestHead, body: bytes) -> ServerResponse:
-        return self._generate(
-            body,
-            {"object": "chat.completion"},
-            lambda text: {"message": {"role": "assistant", "content": text}},
-            {"object": "chat.completion.chunk"},
-            lambda text: {"delta": {"content": text}},
-        )
-
-    def _complete(self, _head: RequestHead, body: bytes) -> ServerResponse:
-        kind = {"object": "text_completion"}
-        return self._generate(body, kind, lambda text: {"text": text}, kind, lambda text: {"text": text})
-
-    def _generate(
-        self,
-        body: bytes,
-        whole_fields: _Json,
-        whole_choice: _Choice,
-        piece_fields: _Json,
-        piece_choice: _Choice,
-    ) -> ServerResponse:
-        """Generate the requested number of words, whole or in pieces."""
-        request = json.loads(body)
-        settings = self.generation
-        count = int(request.get("max_tokens") or request.get("max_completion_tokens") or settings.tokens)
-        prompt = sum(map(settings.count_tokens, _prompts(request)))
-        usage: _Json = {"prompt_tokens": prompt, "completion_tokens": count, "total_tokens": prompt + count}
-        if settings.prefixes is not None:
-            texts = _prompts(request)
-            whole = [" ".join(texts)] if request.get("messages") else texts  # a chat is one prompt
-            cached = sum(_take_cached(text, settings) for text in whole)
-            settings.counted.update(prompt_tokens=prompt, cached_tokens=cached)
-            if settings.cached_in_usage:
-                usage["prompt_tokens_details"] = {"cached_tokens": cached}
-        common = {"id": "cmpl-1", "created": 0, "model": self.model}
-        turn, words = "", [_WORD] * count
-        if settings.sessions is not None and request.get("messages"):
-            words[0] = f" {settings.sessions.next_word()}"
-            turn = settings.sessions.go_on(request["messages"], "".join(words))
-        if not request.get("stream"):
-            choice = {"index": 0, "finish_reason": "length"} | whole_choice("".join(words))
-            counts = {"usage": usage} if settings.usage else {}
-            whole_answer = common | whole_fields | {"choices": [choice]} | counts
-            return ServerResponse(json.dumps(whole_answer).encode(), turn=turn)
-
-        def event(text: str, reason: str | None = None) -> str:
-            choice = {"index": 0, "finish_reason": reason} | piece_choice(text)
-            return _event(json.dumps(common | piece_fields | {"choices": [choice]}))
-
-        sizes = [min(settings.together, count - at) for at in range(0, count, settings.together)]
-        texts = [
-            event("".join(words[at : at + size]))
-            for at, size in zip(accumulate(sizes, initial=0), sizes, strict=False)
-        ]
-        texts[-1] += event("", "length")
-        if settings.usage and (request.get("stream_options") or {}).get("include_usage"):
-            texts[-1] += _event(json.dumps(common | piece_fields | {"choices": [], "usage": usage}))
-        texts[-1] += _event("[DONE]")
-        pieces = tuple((size, text.encode()) for size, text in zip(sizes, texts, strict=True))
-        return ServerResponse(kind=b"text/event-stream", pieces=pieces, turn=turn)
-
-
-def _event(text: str) -> str:
-    return f"data: {text}\n\n"
 
 
 def _kserve(head: RequestHead, body: bytes) -> ServerResponse:

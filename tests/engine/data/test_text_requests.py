@@ -76,6 +76,41 @@ def test_messages_and_settings_go_with_the_request(tmp_path: Path) -> None:
         assert request == {"messages": CHAT, "temperature": 0.5, "max_tokens": 6}
 
 
+@pytest.mark.parametrize(
+    ("line", "request_fields"),
+    [
+        (
+            {"messages": CHAT, "system": "brief", "stop_sequences": ["."], "instructions": "no"},
+            {"messages": CHAT, "system": "brief", "stop_sequences": ["."]},
+        ),
+        (
+            {"input": CHAT, "instructions": "b", "text": {"a": 1}, "max_output_tokens": 5, "system": "no"},
+            {"input": CHAT, "instructions": "b", "text": {"a": 1}, "max_tokens": 5},
+        ),
+        ({"input": "hi", "instructions": "brief"}, {"prompt": "hi", "instructions": "brief"}),
+        ({"prompt": "hi", "input": "no", "instructions": "no"}, {"prompt": "hi"}),
+        ({"input": ["a", "b"]}, {"input": ["a", "b"]}),
+    ],
+)  # fmt: skip
+def test_a_request_of_another_endpoint_is_one(
+    tmp_path: Path, line: dict[str, Any], request_fields: dict[str, Any]
+) -> None:
+    """Anthropic's messages and OpenAI's responses have fields of their own, which only go with them."""
+    read = read_text_requests(written(tmp_path, line), "prompt", 9)
+    assert read is not None
+    assert [*map(read_request, read.texts)] == [request_fields]
+    assert set(read.unused) == {key for key, value in line.items() if value == "no" and key != "input"}
+
+
+def test_a_session_of_messages_keeps_its_system(tmp_path: Path) -> None:
+    """As a field of each of its turns, which is how Anthropic has it."""
+    line = {"messages": [CHAT[1], {"role": "assistant", "content": "a"}, CHAT[1]], "system": "brief"}
+    read = read_sessions(written(tmp_path, line), "prompt")
+    assert read is not None
+    assert [read_request(text) for text in read.texts] == [{"messages": [CHAT[1]], "system": "brief"}] * 2
+    assert read.unused == ()
+
+
 def test_a_row_of_a_csv_is_a_request(tmp_path: Path) -> None:
     """Its header names the fields; numbers are numbers, texts stay texts, and empty settings are none."""
     path = tmp_path / "prompts.csv"

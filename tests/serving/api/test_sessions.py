@@ -36,7 +36,7 @@ def test_a_load_of_sessions_tells_its_turns(url: str, tmp_path: Path) -> None:
     """Later prompts are longer, and the server had most of them; the first ones it had not."""
     path = tmp_path / "requests.jsonl"
     result = modeldyno.load(
-        url, concurrency=4, sequence=3, think_time="20ms", requests=36, records=path, **FAST
+        url, concurrency=4, sequence=3, think_time="60ms", requests=36, records=path, **FAST
     )
 
     assert not result.failures
@@ -51,10 +51,10 @@ def test_a_load_of_sessions_tells_its_turns(url: str, tmp_path: Path) -> None:
             assert isinstance(times.value, Distribution)
     assert result.find("latency", "turn=4") is None
     assert "cached-prompts" not in {doubt.code for doubt in result.doubts}
-    assert "concurrency 4 in sequences of 3, thinking 0.02s" in str(result)
+    assert "concurrency 4 in sequences of 3, thinking 0.06s" in str(result)
     rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
     assert {row["turn"] for row in rows} == {1, 2, 3}
-    assert {row["think_time"] for row in rows} == {0, 20_000_000}
+    assert {row["think_time"] for row in rows} == {0, 60_000_000}
     result.save(tmp_path / "load.json")
     assert modeldyno.read(tmp_path / "load.json") == result
 

@@ -87,12 +87,13 @@ def test_answers_without_a_count_of_tokens_are_told(
     assert doubt["no-token-counts"].seen == counted
 
 
-def test_half_of_the_tokens_is_told_with_why() -> None:
-    """A server with a limit of its own says that the text ended by its length."""
-    text_request = TextRequest(streamed=True, tokens=(64, 64), reasons=("length", "", "length"))
+@pytest.mark.parametrize("reason", ["length", "max_tokens", "max_output_tokens"])
+def test_half_of_the_tokens_is_told_with_why(reason: str) -> None:
+    """A server with a limit of its own says that the text ended by its length, as its protocol says it."""
+    text_request = TextRequest(streamed=True, tokens=(64, 64), reasons=(reason, "", reason))
     doubt = doubts(answers(32, message=[0, 1, 0, 1]), text_request)["fewer-tokens"]
     assert doubt.seen == (
-        "the answers have 32 tokens on average, of 64 that were asked for (50%); they ended by length (2)"
+        f"the answers have 32 tokens on average, of 64 that were asked for (50%); they ended by {reason} (2)"
     )
     assert "limit of its own" in doubt.advice
 

@@ -41,7 +41,11 @@ _WRITTEN = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lengths(RandomAmount):
-    """A distribution of numbers of tokens."""
+    """A distribution of whole numbers, as of tokens."""
+
+    least: int = 1
+    most: int = MOST_TOKENS
+    """Between which the numbers are that are drawn."""
 
     def __str__(self) -> str:
         """Write it as it is read."""
@@ -53,7 +57,7 @@ class Lengths(RandomAmount):
         return (self.low + self.high) / 2
 
     def draw(self, count: int, generator: Generator) -> ndarray:
-        """Draw whole numbers of tokens, each at least 1."""
+        """Draw whole numbers, none beyond the least and the most."""
         import numpy as np  # slow to import
 
         if self.low != self.high:
@@ -62,7 +66,7 @@ class Lengths(RandomAmount):
             drawn = self.low * np.exp(math.log(self.factor) * generator.standard_normal(count))
         else:
             drawn = self.low + self.spread * generator.standard_normal(count)
-        return np.clip(np.rint(drawn), 1, MOST_TOKENS).astype(np.int64)
+        return np.clip(np.rint(drawn), self.least, self.most).astype(np.int64)
 
 
 WORDS_OF_A_PROMPT = 128
@@ -106,27 +110,42 @@ _SHARED, _FILE = ",shared=", "@"
 
 
 def parse_lengths(text: str, where: str) -> Lengths:
-    """Read a distribution of lengths.
+    """Read a distribution of numbers of tokens; see `parse_amounts`."""
+    return parse_amounts(text, where, least=1, most=MOST_TOKENS, unit="tokens")
+
+
+def parse_amounts(
+    text: str, where: str, *, least: int, most: int, unit: str, usual: tuple[int, int] = (256, 1024)
+) -> Lengths:
+    """Read a distribution of whole numbers.
 
     Args:
         text: ``512``, ``512~64`` (normal), ``512~x1.5`` (log-normal) or ``256..1024`` (uniform).
         where: what it is given for.
+        least: the smallest number.
+        most: the largest.
+        unit: of what they are numbers.
+        usual: a range of them that is an example.
 
     Raises:
-        RequestError: it is none of these, or not between 1 and MOST_TOKENS tokens.
+        RequestError: it is none of these, or not between the least and the most.
     """
     match = _WRITTEN.fullmatch(text.strip())
     if match is None:
+        first, last = usual
+        middle, spread = 2 * first, -(-first // 4)
         raise RequestError(
-            f"{where} '{text}' is no number of tokens; write 512, 512~64 for a normal distribution, 512~x1.5 "
-            "for a log-normal one, or 256..1024 for a uniform one."
+            f"{where} '{text}' is no number of {unit}; write {middle}, {middle}~{spread} for a normal "
+            f"distribution, {middle}~x1.5 for a log-normal one, or {first}..{last} for a uniform one."
         )
     low = float(match["middle"])
     high = float(match["high"] or low)
     factor = float(match["factor"] or 1)
-    if not 1 <= low <= high <= MOST_TOKENS or factor < 1:
-        raise RequestError(f"{where} '{text}' is not between 1 and {MOST_TOKENS:,} tokens.")
-    return Lengths(low=low, high=high, spread=float(match["spread"] or 0), factor=factor)
+    if not least <= low <= high <= most or factor < 1:
+        raise RequestError(f"{where} '{text}' is not between {least} and {most:,} {unit}.")
+    return Lengths(
+        low=low, high=high, spread=float(match["spread"] or 0), factor=factor, least=least, most=most
+    )
 
 
 def format_trace_source(path: str, window: float | None) -> str:

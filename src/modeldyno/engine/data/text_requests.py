@@ -1,8 +1,9 @@
 """Reads requests to a language model from JSON lines: what is asked, and how much is to be generated.
 
 A line is a text, or an object with the text or the messages of a chat and, if it likes, with fields of
-OpenAI's requests (``max_tokens``, ``temperature``, ``tools`` ...), or is a line of OpenAI's batch files,
-whose ``body`` is such an object. Other tools have other names for the number of tokens to generate.
+OpenAI's and Anthropic's requests (``max_tokens``, ``temperature``, ``tools`` ...), or is a line of OpenAI's
+batch files, whose ``body`` is such an object. Other tools have other names for the number of tokens to
+generate.
 
 Where sessions are read, a line is a chat of several turns: its ``messages`` up to each answer, ``turns`` as
 AIPerf has them, or ShareGPT's ``conversations``. Answers in the file are left out: the server gives its own.
@@ -28,12 +29,13 @@ TABLE_SUFFIX = ".csv"
 LIST_SUFFIX = ".json"
 _MARK = "\x1e"
 """Before a request that is more than its text; the separator of records, which is in no text."""
-_MESSAGES = "messages"
+_MESSAGES, _INPUT = "messages", "input"
 _TEXTS = ("prompt", "text", "input", "text_input", "question", "instruction")
 """Names of the text: OpenAI's and vLLM's, TGI's, AIPerf's, and those that GuideLLM takes."""
+_BEFORE_INPUT = _TEXTS[: _TEXTS.index(_INPUT)]
 _LENGTHS = (
-    "max_tokens", "max_completion_tokens", "output_length", "output_len", "output_tokens",
-    "output_tokens_count", "max_new_tokens", "expected_output_len",
+    "max_tokens", "max_completion_tokens", "max_output_tokens", "output_length", "output_len",
+    "output_tokens", "output_tokens_count", "max_new_tokens", "expected_output_len",
 )  # fmt: skip
 """Names of the number of tokens to generate: OpenAI's, AIPerf's and traces', vLLM's, GuideLLM's, TGI's."""
 _SENT = frozenset({
@@ -43,6 +45,15 @@ _SENT = frozenset({
     "reasoning_effort", "chat_template_kwargs", "dimensions", "encoding_format",
 })  # fmt: skip
 """Further fields of a request that are sent as they are."""
+_SENT_BESIDE = {
+    _MESSAGES: frozenset({"system", "stop_sequences", "thinking", "output_config"}),
+    _INPUT: frozenset({
+        "instructions", "reasoning", "text", "include", "truncation", "store", "previous_response_id",
+    }),
+}  # fmt: skip
+"""Those that only go with the messages of Anthropic's requests, or with the input of OpenAI's responses."""
+IMAGES = "images"
+"""Field of `write_request`: the data URLs of images that go with the text."""
 _TURNS, _CONVERSATIONS = "turns", "conversations"
 _KNOWN = frozenset({
     _MESSAGES, "id", "model", "stream", "stream_options", "prompt_tokens_count", "prompt_len",
@@ -210,7 +221,7 @@ def _turns(line: Any, name: str, where: str) -> list[str] | None:
         return _written(_spoken_turns(line[_TURNS], where), common, where)
     for field, key, text in ((_CONVERSATIONS, "from", "value"), (_MESSAGES, "role", "content")):
         if isinstance(line.get(field), list) and line[field]:
-            return _written(_spoken(line[field], key, text, where), common, where)
+            return _written(_spoken(line[field], key, text, where), common | _beside(line), where)
     request = _request(line, name, where)
     return None if request is None else [request]
 
@@ -296,9 +307,22 @@ def _written(messages: _Said, common: Mapping[str, Any], where: str) -> list[str
 
 
 def _is_used(key: str, name: str, line: Mapping[str, Any]) -> bool:
+    if key in _beside(line):
+        return True
     if key in {name, *_TEXTS}:
         return not line.get(_MESSAGES)
     return key in _SENT or key in _LENGTHS or key in _KNOWN
+
+
+def _beside(line: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that are only sent with messages, or with the input of a response."""
+    if isinstance(line.get(_MESSAGES), list) and line[_MESSAGES]:
+        names = _SENT_BESIDE[_MESSAGES]
+    elif line.get(_INPUT) and not any(isinstance(line.get(key), str) for key in _BEFORE_INPUT):
+        names = _SENT_BESIDE[_INPUT]
+    else:
+        return {}
+    return {key: line[key] for key in line if key in names}
 
 
 def _request(line: Any, name: str, where: str) -> str | None:
@@ -306,8 +330,10 @@ def _request(line: Any, name: str, where: str) -> str | None:
     if not isinstance(line, dict):
         return None
     fields = _fields(line, where)
-    if isinstance(line.get(_MESSAGES), list) and line[_MESSAGES]:
-        return write_request({_MESSAGES: line[_MESSAGES], **fields})
+    fields |= _beside(line)
+    for given in (_MESSAGES, _INPUT):
+        if isinstance(line.get(given), list) and line[given]:
+            return write_request({given: line[given], **fields})
     text = next((line[key] for key in (name, *_TEXTS) if isinstance(line.get(key), str)), None)
     if text is None:
         return None
@@ -331,7 +357,7 @@ def write_request(fields: Mapping[str, Any]) -> str:
 
 
 def read_request(text: str) -> dict[str, Any]:
-    """Return the fields of a request: ``prompt`` or ``messages``, and those that go with it."""
+    """Return the fields of a request: ``prompt``, ``messages`` or ``input``, and those that go with it."""
     if not text.startswith(_MARK):
         return {"prompt": text}
     fields: dict[str, Any] = json.loads(text[len(_MARK) :])

@@ -17,6 +17,7 @@ from modeldyno.base.clock import perf_counter
 from modeldyno.base.errors import ModelDynoError, RequestError, Unloadable, short_reason
 from modeldyno.base.job.input_spec import BATCH, InputSpec
 from modeldyno.base.job.load_spec import BY_DATA, Load
+from modeldyno.base.job.prompt_images import images_of_knobs
 from modeldyno.base.job.prompt_lengths import (
     OUTPUT_TOKENS,
     PROMPT_TOKENS,
@@ -32,6 +33,7 @@ from modeldyno.engine.data import token_prompts, trace_file
 from modeldyno.engine.data.assumed_sizes import assume_sizes
 from modeldyno.engine.data.batches import build_payloads
 from modeldyno.engine.data.outputs import sketch_output
+from modeldyno.engine.data.prompt_images import with_images
 from modeldyno.engine.environment import machine
 from modeldyno.engine.interfaces.session import (
     LocalSession,
@@ -261,14 +263,17 @@ def payload_of(job: Job, model: Model, backend: Backend, preprocess: Model | Non
         )
     if model.takes_requests:
         model = replace(model, tokenizer=str(job.config.get(TOKENIZER, "")) or _own_tokenizer(model))
-    return build_payloads(
+    seed = _seed_of_prompts(job) if model.takes_requests else job.plan.seed
+    payload = build_payloads(
         model,
         _with_lengths(job, model),
         batch_size=batch_size_of(job),
-        seed=_seed_of_prompts(job) if model.takes_requests else job.plan.seed,
+        seed=seed,
         sizes=job.sizes,
         sessions=job.load is not None and job.load.sequence == BY_DATA,
     )
+    images = images_of_knobs(job.config) if model.takes_requests else None
+    return payload if images is None else with_images(payload, images, seed=seed)
 
 
 def _seed_of_prompts(job: Job) -> int:

@@ -41,6 +41,8 @@ class _CommonKnobs(TypedDict, total=False):
     grpc_port: KnobValue
     health: KnobValue
     image: KnobValue
+    image_size: KnobValue
+    images: KnobValue
     inference_mode: KnobValue
     inference_num_threads: KnobValue
     inference_precision_hint: KnobValue

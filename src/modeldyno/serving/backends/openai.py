@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from modeldyno.base import plugins
 from modeldyno.base.errors import RequestError
 from modeldyno.base.job.knob import Knob
+from modeldyno.base.job.prompt_images import IMAGE_SIZE, IMAGES, images_of_knobs
 from modeldyno.base.job.prompt_lengths import (
     OUTPUT_TOKENS,
     PROMPT_TOKENS,
@@ -49,7 +50,7 @@ takes_requests = True
 _PROTOCOL = "openai"
 _OPTIONS = ("endpoint", "stream", "max_tokens", "token_limit", "temperature", "extra")
 """Knobs that shape a request; the same as for the backend `remote`."""
-_PROMPTS = (PROMPT_TOKENS, OUTPUT_TOKENS, SHARED_PREFIX, TOKENIZER)
+_PROMPTS = (PROMPT_TOKENS, OUTPUT_TOKENS, SHARED_PREFIX, TOKENIZER, IMAGES, IMAGE_SIZE)
 """Knobs that make the prompts; the same, too."""
 _CONVENTIONAL_PORTS = {"http": 8000}
 _DEFAULT_COMMAND = "transformers serve {model} --host {host} --port {port}"
@@ -70,8 +71,9 @@ knobs = (
 
 
 def check(config: Mapping[str, KnobValue]) -> None:
-    """Refuse an empty command, one without a port, and lengths that are none."""
+    """Refuse an empty command, one without a port, and lengths or images that are none."""
     lengths_of_knobs(config)
+    images_of_knobs(config)
     base.choose_ports(config, _CONVENTIONAL_PORTS)
     command = _command_words(
         str(config.get("command", _DEFAULT_COMMAND)), {"host": "", "port": "", "model": ""}

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 from modeldyno.base import plugins
 from modeldyno.base.errors import RequestError
 from modeldyno.base.job.knob import BATCH_SIZE, Knob
+from modeldyno.base.job.prompt_images import IMAGE_SIZE, IMAGES, images_of_knobs
 from modeldyno.base.job.prompt_lengths import (
     OUTPUT_TOKENS,
     PROMPT_TOKENS,
@@ -84,7 +85,9 @@ _KNOBS: dict[tuple[str, ...], tuple[Knob, ...]] = {
     ),
     ("openai",): (
         Knob(
-            name="endpoint", choices=("completions", "chat", "embeddings"), sentence="API endpoint to call."
+            name="endpoint",
+            choices=("completions", "chat", "responses", "messages", "embeddings"),
+            sentence="API endpoint to call: OpenAI's, or Anthropic's messages.",
         ),
         Knob(
             name=PROMPT_TOKENS,
@@ -105,6 +108,14 @@ _KNOBS: dict[tuple[str, ...], tuple[Knob, ...]] = {
         Knob(
             name=TOKENIZER,
             sentence="The model's tokenizer.json, or its folder; else that beside a local model.",
+        ),
+        Knob(
+            name=IMAGES,
+            sentence="Random images in each chat, response or message: 1, 1..3, 2~1; 1 if a size is set.",
+        ),
+        Knob(
+            name=IMAGE_SIZE,
+            sentence="Width and height of images in pixels: 512x512 if not set; 256..1024 is of each side.",
         ),
         Knob(name="max_tokens", kind=int, low=1, sentence="Maximum number of tokens to generate."),
         Knob(
@@ -171,8 +182,9 @@ knobs = (*(knob for group in _KNOBS.values() for knob in group), _REPLICAS, BATC
 
 
 def check(config: Mapping[str, KnobValue]) -> None:
-    """Refuse body and bodies together, files that are missing or cannot be read, lengths that are none."""
+    """Refuse both bodies, files that are missing or cannot be read, lengths and images that are none."""
     lengths_of_knobs(config)
+    images_of_knobs(config)
     if TOKENIZER in config:
         find_tokenizer(str(config[TOKENIZER]))
     if all(name in config for name in _BODIES):

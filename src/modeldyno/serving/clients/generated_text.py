@@ -22,21 +22,19 @@ if TYPE_CHECKING:
     from modeldyno.engine.interfaces.request_target import Reply
     from modeldyno.serving.loadgen.event_stream import StreamEvent
 
-_OPENAI_TEXT = ("text", "content", "reasoning", "reasoning_content", "arguments", "refusal")
 _TEXT = (
-    *_OPENAI_TEXT,  # also TGI's and llama.cpp's
+    "text", "content", "reasoning", "reasoning_content", "arguments", "refusal",  # OpenAI, TGI, llama.cpp
     "text_output",  # Triton
     "response", "thinking",  # Ollama
     "partial_json", "delta",  # Anthropic, OpenAI's responses
 )  # fmt: skip
 """Names of the fields in which an event has its text."""
-_HAS_OPENAI_TEXT, _HAS_TEXT = (
-    re.compile(rb'"(%b)"\s*:\s*"(?!")' % b"|".join(name.encode() for name in names))
-    for names in (_OPENAI_TEXT, _TEXT)
-)
+_HAS_TEXT = re.compile(rb'"(%b)"\s*:\s*"(?!")' % b"|".join(name.encode() for name in _TEXT))
 _REASONING = {b"reasoning", b"reasoning_content", b"thinking"}
-_REPEATS = re.compile(rb'"type"\s*:\s*"response\.[\w.]*(?:done|completed|created|in_progress|added)"')
-"""Of OpenAI's responses, what repeats the text that came before."""
+_REPEATS = re.compile(
+    rb'"type"\s*:\s*"response\.[\w.]*(?:done|completed|incomplete|failed|created|queued|in_progress|added)"'
+)
+"""Of OpenAI's responses, what repeats the request, or the text that came before."""
 _GENERATED: tuple[tuple[str, ...], ...] = (
     ("usage", "completion_tokens"),
     ("x_groq", "usage", "completion_tokens"),
@@ -65,11 +63,16 @@ _PROMPT: tuple[tuple[str, ...], ...] = (
 _CACHED: tuple[tuple[str, ...], ...] = (
     ("usage", "prompt_tokens_details", "cached_tokens"),
     ("usage", "prompt_cache_hit_tokens"),  # DeepSeek
-    ("response", "usage", "input_tokens_details", "cached_tokens"),  # OpenAI's responses
+    ("usage", "input_tokens_details", "cached_tokens"),  # OpenAI's responses
+    ("response", "usage", "input_tokens_details", "cached_tokens"),
+    ("usage", "cache_read_input_tokens"),  # Anthropic
+    ("message", "usage", "cache_read_input_tokens"),
     ("meta_info", "cached_tokens"),  # SGLang
     ("timings", "cache_n"),  # llama.cpp
 )
 """Where it counts those tokens of the prompt that the server had from earlier requests."""
+_BESIDE_INPUT = ("cache_read_input_tokens", "cache_creation_input_tokens")
+"""Of Anthropic, what ``input_tokens`` leaves out: tokens read from the cache, and those written to it."""
 _ASKED: tuple[tuple[str, ...], ...] = (
     ("max_completion_tokens",),
     ("max_tokens",),
@@ -86,16 +89,15 @@ _MAY_COUNT = re.compile(
         for name in dict.fromkeys(path[-1] for path in _GENERATED + _PROMPT + _CACHED)
     )
 )
-_REASON = re.compile(rb'"(?:finish_reason|stop_reason|done_reason)"\s*:\s*"(\w+)"')
-
-
-def bears_openai_text(event: bytes) -> bool:
-    """Return whether the data of an event holds text; the first often has a role, the last the usage."""
-    return _HAS_OPENAI_TEXT.search(event) is not None
+_REASON = re.compile(
+    rb'"(?:(?:finish|stop|done)_reason"\s*:\s*|incomplete_details"\s*:\s*\{\s*"reason"\s*:\s*)"(\w+)"'
+)
+_COMPLETED = re.compile(rb'"type"\s*:\s*"response\.(completed)"')
+"""The end of OpenAI's responses, which have no reason where nothing cut them short."""
 
 
 def bears_text(event: bytes) -> bool:
-    """Return whether the data of an event holds text in a field that any known server has for it."""
+    """Return whether the data of an event holds text; the first often has a role, the last the usage."""
     return _HAS_TEXT.search(event) is not None and (
         b'"response.' not in event or _REPEATS.search(event) is None
     )
@@ -130,16 +132,26 @@ def raise_on_error(event: StreamEvent) -> None:
 def asked_tokens(body: bytes) -> int:
     """Return the tokens that a request in JSON asks to generate at most; 0 if it does not say."""
     try:
-        request = json.loads(body)
+        return limit_of(json.loads(body))
     except (ValueError, RecursionError):
         return 0
+
+
+def limit_of(request: Any) -> int:
+    """Return the tokens that a request asks to generate at most; 0 if it does not say."""
     return max(0, _count(request, _ASKED))
 
 
 def finish_reason(reply: Reply) -> str:
     """Return why the text ended, as the server says, such as ``length`` or ``stop``; empty if it does not."""
-    reasons: list[bytes] = _REASON.findall(reply.body)
-    return reasons[-1].decode() if reasons else ""
+    for body in (last_part(reply.body), reply.body):
+        reasons: list[bytes] = _REASON.findall(body) or _COMPLETED.findall(body)
+        if reasons:
+            return reasons[-1].decode()
+    if is_streamed(reply):
+        return ""
+    answer = clients_messages.json_object_or_empty(reply)
+    return str(answer.get("status") or "") if answer.get("object") == "response" else ""
 
 
 def generated_tokens(reply: Reply) -> int:
@@ -182,6 +194,19 @@ def _count(document: Any, places: Sequence[tuple[str, ...]]) -> int:
         value = document
         for name in path:
             value = value.get(name) if isinstance(value, dict) else None
-        if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-            return value
+        if _is_count(value):
+            return int(value) + _count_beside(document, path)
     return -1
+
+
+def _count_beside(document: Any, path: tuple[str, ...]) -> int:
+    """Return the tokens that a count of the prompt's leaves out."""
+    if path[-1] != "input_tokens":
+        return 0
+    for name in path[:-1]:
+        document = document[name]
+    return sum(document[name] for name in _BESIDE_INPUT if _is_count(document.get(name)))
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0

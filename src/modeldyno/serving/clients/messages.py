@@ -278,7 +278,7 @@ def error_message(body: bytes) -> str:
         value = json.loads(body)
     except (ValueError, RecursionError):
         return _shorten(_start_of(body))
-    for name in ("error", "message", "detail"):
+    for name in ("response", "error", "message", "detail"):
         while isinstance(value, dict) and value.get(name):
             value = value[name]
     return _shorten(value if isinstance(value, str) else json.dumps(value))

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _ENOUGH = 0.98
 """Share of the tokens asked for that is as good as all of them."""
+_LIMIT_REASONS = {"length", "max_tokens", "max_output_tokens"}
+"""Why a text ends at the number of tokens that was asked for, in the words of OpenAI and Anthropic."""
 _SAMPLE = 200_000
 """Requests sampled to decide on a doubt."""
 
@@ -149,7 +151,7 @@ def _too_few(records: Records, text_request: TextRequest) -> Iterator[Doubt]:
     reasons = Counter(reason for reason in text_request.reasons if reason)
     why = ", ".join(f"{reason} ({count})" for reason, count in reasons.most_common(3))
     got, most = records.tokens[judged].mean(), limits[judged].mean()
-    limited = set(reasons) == {"length"}
+    limited = bool(reasons) and reasons.keys() <= _LIMIT_REASONS
     yield Doubt(
         code="fewer-tokens",
         seen=f"the answers have {got:,.3g} tokens on average, of {most:,.3g} that were asked for "

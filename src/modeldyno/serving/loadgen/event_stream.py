@@ -40,7 +40,7 @@ class StreamEvent(NamedTuple):
     @property
     def is_error(self) -> bool:
         """Whether the server reports an error, by the kind of the event or in its JSON."""
-        if self.kind == b"error":
+        if self.kind in _ERROR_KINDS:
             return True
         return b'"error' in self.data and _tells_error(self.json())
 
@@ -52,13 +52,17 @@ class StreamEvent(NamedTuple):
             return None
 
 
+_ERROR_KINDS = {b"error", b"response.failed"}
+"""Kinds of an event that reports an error: of most servers, and of OpenAI's responses."""
+
+
 def _tells_error(content: Any) -> bool:
     """Return whether JSON tells an error: most servers have a key, some a type, some a reason to finish."""
     if not isinstance(content, dict):
         return False
     if content.get("error") or content.get("error_code"):
         return True
-    if "error" in (content.get("object"), content.get("type")):
+    if "error" in (content.get("object"), content.get("type")) or content.get("type") == "response.failed":
         return True
     choices = content.get("choices")
     return isinstance(choices, list) and any(
@@ -193,15 +197,17 @@ def decode_stream(content_type: bytes, body: bytes) -> Iterator[StreamEvent]:
 
 
 _EMPTY_LINE = re.compile(rb"\n\n|\r\n\r\n|\r\r")
-_LAST = 4096
-"""Bytes at the end of an answer that nearly always have the last events."""
+_LAST = (4096, 65536)
+"""Bytes at the end of an answer that nearly always have the last events; more, if they repeat a long text."""
 
 
 def last_part(body: bytes) -> bytes:
     """Return the last events of a stream, from an empty line on; empty if none is near the end."""
-    end = body[-_LAST:]
-    line = _EMPTY_LINE.search(end)
-    return end[line.end() :] if line is not None else b""
+    for size in _LAST:
+        end = body[-size:]
+        if (line := _EMPTY_LINE.search(end)) is not None:
+            return end[line.end() :]
+    return b""
 
 
 class PieceCounter:

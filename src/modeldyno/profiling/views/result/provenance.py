@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from modeldyno.base.job import prompt_images
 from modeldyno.base.job.input_spec import format_shape
 from modeldyno.base.job.prompt_lengths import (
     SCHEME,
@@ -158,10 +159,13 @@ def _input(spec: InputSpec, name: str) -> str:
 
 
 def _origin(source: str) -> str:
-    """Describe the file of an input's values, or the tokens of its prompts and answers."""
+    """Describe the file of an input's values, the tokens of its prompts and answers, or its images."""
     if source.startswith(TRACE_SCHEME):
         path, window = parse_trace_source(source)
         return f"with the lengths of {path}{'' if window is None else f' in its first {window:g} s'}"
+    if source.startswith(prompt_images.SCHEME):
+        images = prompt_images.parse_images(source)
+        return f"{images.count} in each request, of {images.width} by {images.height} pixels"
     if not source.startswith(SCHEME):
         return f"from {source}"
     lengths = parse_prompt_lengths(source)
