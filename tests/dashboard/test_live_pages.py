@@ -42,8 +42,8 @@ def as_read(text: str) -> str:
 
 def tiles(text: str) -> dict[str, tuple[str, str]]:
     """Return the figures at a glance: name to value and note."""
-    found = re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd><dd class=\"faint\">(.*?)</dd>", text)
-    return {name: (as_read(value), as_read(note)) for name, value, note in found}
+    figures = re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd><dd class=\"faint\">(.*?)</dd>", text)
+    return {name: (as_read(value), as_read(note)) for name, value, note in figures}
 
 
 def panels(text: str) -> list[str]:

@@ -134,6 +134,16 @@ def test_pieces_count_in_the_second_in_which_they_came() -> None:
     assert [second.tokens for second in seconds] == [None, None], "no answer has said how many tokens it has"
 
 
+def test_a_load_of_streams_begins_with_what_its_drivers_report_first() -> None:
+    """Though none of its answers has ended: pieces of its first moment are in its first second."""
+    live = LiveSeconds()
+    passed(live, 0.1, arrived(0.0, 0.1, 8))
+
+    (first,) = passed(live, 1.26, arrived(0.1, 1.0, 72))
+
+    assert first.pieces == pytest.approx(80)
+
+
 def test_a_piece_is_worth_what_pieces_of_answers_that_ended_were() -> None:
     """As the server counts their tokens: four pieces of ten tokens."""
     live = LiveSeconds()

@@ -317,8 +317,8 @@ def test_pieces_of_streamed_answers_are_reported_as_they_come() -> None:
     arrivals: list[PieceArrivals] = []
     early = 0
     with serve_in_subprocess("--service", "constant:0.01", "--workers", "9", "--pace", "0.02") as server:
-        asked = replace(target(server.port), messages=(message,), stream=True)
-        with run_load_drivers(asked, Load(concurrency=4, requests=12, drivers=2)) as crew:
+        streaming = replace(target(server.port), messages=(message,), stream=True)
+        with run_load_drivers(streaming, Load(concurrency=4, requests=12, drivers=2)) as crew:
             while not (taken := crew.take(0.05)).ended:
                 parts.append(taken.records)
                 arrivals += taken.arrivals

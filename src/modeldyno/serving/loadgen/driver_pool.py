@@ -198,7 +198,7 @@ class DriverPool:
         if block.rows:
             ended = record_frames.decode_rows(block.rows, block.times, driver.index, block.turns)
             self._parts.append(ended)
-        if self._target.stream:
+        if self._target.stream and block.sent:
             self._arrivals.append(_piece_arrivals(self._begin, driver.latest, block, ended))
         driver.latest = block
 

@@ -49,7 +49,8 @@ class LiveSeconds:
         """
         records = taken.records
         if self._begin is None:
-            self._begin = int(records.due.min()) if len(records) else now
+            reported = min((arrivals.begin for arrivals in taken.arrivals), default=now)
+            self._begin = int(records.due.min()) if len(records) else reported
         if len(records):
             self._count(records, self._begin)
         for arrivals in taken.arrivals:
