@@ -53,7 +53,8 @@ def main() -> None:
         f"{summing_up(options.rate, options.seconds) * 1e3:.2f} ms a second"
     )
     print(
-        f"counting pieces of {options.streams:,} answers: {time_counting(options.streams) * 1e3:.2f} ms a second"
+        f"counting pieces of {options.streams:,} answers: "
+        f"{time_counting(options.streams) * 1e3:.2f} ms a second"
     )
     with tempfile.TemporaryDirectory() as folder:
         os.environ["MODELDYNO_STORE"] = f"sqlite:///{folder}/store.db"
