@@ -1,13 +1,15 @@
 """What it costs to show a load while it goes on: the process that measures, and the one that stores.
 
-``python bench/live_load.py [--rate 20000] [--seconds 30] [--rounds 3]``: processor time per second of a load
-for summing up its records, and for storing the last two minutes; and the rate that the load generator
-reaches at a server that does next to nothing, and its processor time, shown and not shown, in turns.
+``python bench/live_load.py [--rate 20000] [--streams 1000] [--seconds 30] [--rounds 3]``: processor time per
+second of a load for summing up its records, for storing the last two minutes, and for counting the pieces of
+answers in flight; and the rate that the load generator reaches at a server that does next to nothing, and its
+processor time, shown and not shown, in turns.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import os
 import subprocess
@@ -16,15 +18,20 @@ import tempfile
 import time
 from pathlib import Path
 from statistics import median
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from modeldyno.base import plugins
 from modeldyno.base.identity import new_identity
+from modeldyno.base.job.load_spec import Load
 from modeldyno.base.result.live_load import SECONDS_KEPT, LiveLoad
 from modeldyno.base.result.trace_data import LiveSecond
 from modeldyno.serving.load.request_log import COLUMNS, Records
+from modeldyno.serving.loadgen.arrivals import LoadShare
+from modeldyno.serving.loadgen.load_loop import LoadLoop
+from modeldyno.serving.loadgen.request import Call
 from modeldyno.serving.loadgen.running_load import LoadProgress
 from modeldyno.serving.probes.live_seconds import LiveSeconds
 from modeldyno.testing.server import serve_in_subprocess
@@ -37,12 +44,17 @@ def main() -> None:
     """Measure, and print."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--rate", type=int, default=20_000)
+    parser.add_argument("--streams", type=int, default=1_000)
     parser.add_argument("--seconds", type=int, default=30)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     print(
         f"summing up {options.rate:,} requests/s: "
         f"{summing_up(options.rate, options.seconds) * 1e3:.2f} ms a second"
+    )
+    print(
+        f"counting pieces of {options.streams:,} answers: "
+        f"{time_counting(options.streams) * 1e3:.2f} ms a second"
     )
     with tempfile.TemporaryDirectory() as folder:
         os.environ["MODELDYNO_STORE"] = f"sqlite:///{folder}/store.db"
@@ -68,9 +80,28 @@ def summing_up(rate: int, seconds: int) -> float:
     return spent / seconds
 
 
+def time_counting(streams: int, times: int = 1000) -> float:
+    """Return the seconds of processor time that a driver counts pieces of answers in flight in a second."""
+    spent = {}
+    for streamed in (False, True):
+        driver = LoadLoop(Load(concurrency=streams), LoadShare(), 1, asyncio.new_event_loop())
+        driver.carrier, driver.streamed = SimpleNamespace(opened=streams), streamed  # type: ignore[assignment]
+        for _ in range(streams):
+            call = Call(0, 0)
+            call.pieces = [1] * 100
+            driver._in_flight[call] = 0
+        begin = time.process_time()
+        for _ in range(times):
+            driver.block()
+        spent[streamed] = time.process_time() - begin
+    return (spent[True] - spent[False]) / times * BLOCKS
+
+
 def time_storing(path: Path, times: int) -> tuple[float, float, float]:
     """Return processor time and time of storing a load once, and the bytes of its log."""
-    row = LiveSecond(at=1.0, answered=1000, failed=0, p50=0.00123456789, p99=0.0123456789, worst=0.123456789)
+    row = LiveSecond(at=1.0, answered=1000, failed=0, p50=0.00123456789, p99=0.0123456789, worst=0.123456789,
+                     pieces=1234.56789, tokens=2345.6789, first_token=0.0123456789,
+                     first_token_p99=0.123456789, time_per_token=0.0123456789)  # fmt: skip
     load = LiveLoad(name="m", load="concurrency 8", seconds=(row,) * SECONDS_KEPT, **new_identity())
     with plugins.store() as store:
         assert hasattr(store, "put_live_load")

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from modeldyno.base import progress
-from modeldyno.base.result.result import Event, Progressed
+from modeldyno.base.result.result import Event, Progressed, SecondPassed
+from modeldyno.base.result.trace_data import LiveSecond
 
 
 class Terminal(io.StringIO):
@@ -143,3 +144,51 @@ def test_a_bar_shows_runs_where_they_end_first(monkeypatch: pytest.MonkeyPatch, 
         "67",
         "67",
     ]
+
+
+def of_tokens(**fields: float | None) -> SecondPassed:
+    """Give a second of a load of streamed answers."""
+    second = LiveSecond(at=3.0, answered=8, failed=0, **{"pieces": 100.0, **fields})  # type: ignore[arg-type]
+    return SecondPassed(load="concurrency 8", second=second)
+
+
+@pytest.mark.parametrize(
+    ("passed", "text"),
+    [
+        (of_tokens(tokens=1203.6, first_token=0.0294), "20 samples, 1,204 tokens/s, first token 29.4 ms"),
+        (of_tokens(first_token=0.0294), "20 samples, 100 pieces/s, first token 29.4 ms"),
+        (of_tokens(tokens=1203.6), "20 samples, 1,204 tokens/s"),
+        (of_tokens(pieces=None), "20 samples, 1.20 ms ± 2.0%"),
+    ],
+)
+def test_a_load_of_tokens_says_how_many_come_and_when_the_first_ones(passed: SecondPassed, text: str) -> None:
+    """In place of the time of a whole answer; pieces, while no answer has said how many tokens it has."""
+    event = Progressed(stage="latency: steady", runs=20, value=1.2e-3, precision=0.02)
+
+    assert progress.line(event, passed=passed) == f"  latency: steady, {text}"
+
+
+def test_a_narrow_terminal_has_the_tokens_rather_than_the_samples() -> None:
+    """No figure is cut in two."""
+    event, passed = (
+        Progressed(stage="latency: steady", runs=128, left=13.0),
+        of_tokens(tokens=204.0, first_token=0.63),
+    )
+
+    assert progress.line(event, "", 79, passed) == (
+        "  latency: steady, 204 tokens/s, first token 630 ms, about 13 s left"
+    )
+
+
+def test_the_tokens_of_a_load_that_is_over_are_shown_no_more(
+    monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    """What follows it has none."""
+    monkeypatch.setattr(sys, "stderr", stream := Terminal())
+    with progress.Progress() as display:
+        display.watch(of_tokens(tokens=204.0))
+        display.watch(Progressed(stage="latency: steady"))
+        clock.now += 4.0
+        display.watch(Progressed(stage="client error"))
+
+    assert ["204 tokens/s" in text for text in stream.getvalue().split("\r\x1b[K")[1:3]] == [True, False]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.dashboard.conftest import HOSTILE, LIVE_LOAD, links_of, put
+from tests.dashboard.conftest import HOSTILE, LIVE_LOAD, LIVE_TOKENS, links_of, put
 from tests.dashboard.test_app import example
 from tests.support.sample_reports import payloads
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from modeldyno.stores.interface import Store
 
 AXE = Path(__file__).parents[2] / ".venv" / "axe" / "node_modules" / "axe-core" / "axe.min.js"
-EVERY = (*(example(route.path) for route in PAGES), f"/loads/{LIVE_LOAD.id}")
+EVERY = (*(example(route.path) for route in PAGES), f"/loads/{LIVE_LOAD.id}", f"/loads/{LIVE_TOKENS.id}")
 """An address of each page."""
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(3600)]
 _WATCH = """
@@ -190,6 +190,38 @@ def test_a_load_is_seen_while_it_goes_on(page: Any, address: str, store: Store) 
     assert len(captions) >= 3
     assert page.messages == []
     assert page.evaluate("window.broken") == []
+
+
+def test_tokens_of_a_load_are_seen_as_they_come(page: Any, address: str, store: Store) -> None:
+    """Without a reload, as the page keeps what a script wrote into it."""
+    place = {**os.environ, "MODELDYNO_STORE": f"sqlite:///{store.place}"}
+    options = ("--set", "endpoint=chat", "--set", "max_tokens=32", "-c", "4", "--duration", "6", "--quiet")
+    seen = []
+    page.goto(f"{address}/loads")
+    with serve_in_subprocess("--service", "constant:0.005", "--workers", "4", "--pace", "0.01") as server:
+        url = f"http://127.0.0.1:{server.port}/v1#streamer"
+        program = [sys.executable, "-m", "modeldyno", "load", url, *options]
+        with subprocess.Popen(program, env=place, stdout=subprocess.DEVNULL) as load:
+            page.get_by_role("link", name="streamer").click(timeout=60_000)
+            page.locator(".tiles dd").first.wait_for()
+            page.evaluate("window.kept = true")
+            while "as it goes on" in page.locator("h1").inner_text():
+                figures = page.locator(".tiles > div").all_inner_texts()
+                seen.append(dict(text.split("\n")[:2] for text in figures))
+                drawn = page.locator("svg.time text.title").all_text_contents()
+                assert page.evaluate("window.kept")
+                page.wait_for_timeout(500)
+                if len(seen) > 9:
+                    break
+            assert load.wait() == 0
+
+    assert drawn[:2] == ["Tokens, provisional (/s)", "First token, provisional (ms)"]
+    rates = [float(one["tokens"].removesuffix("/s")) for one in seen if "tokens" in one]
+    assert any(330 < rate < 430 for rate in rates), (
+        "four users, a token each 10 ms, and 5 ms before the first"
+    )
+    assert len({str(one) for one in seen}) >= 3
+    assert page.messages == []
 
 
 def test_a_page_is_read_without_scripts(chromium: Any, address: str) -> None:

@@ -47,6 +47,23 @@ LIVE_LOAD = LiveLoad(
     ),
 )
 """A load that goes on, and whose server hangs."""
+LIVE_TOKENS = LiveLoad(
+    id="bcabcabcabca",
+    created="2026-01-01T00:00:01.000+00:00",
+    name="llama",
+    load="concurrency 4",
+    seconds=(
+        LiveSecond(
+            at=0.0, answered=0, failed=0, in_flight=4, pieces=60.0, first_token=0.08, first_token_p99=0.2
+        ),
+        LiveSecond(
+            at=1.0, answered=4, failed=1, p50=1.2, p99=1.3, worst=1.3, in_flight=4,
+            pieces=100.0, tokens=200.0, first_token=0.09, first_token_p99=0.25, time_per_token=0.011,
+        ),
+        LiveSecond(at=2.0, answered=0, failed=0, in_flight=4, pieces=90.0, tokens=180.0),
+    ),
+)  # fmt: skip
+"""A load of streamed answers of two tokens a piece: none of them began or ended in its last second."""
 
 
 @dataclass(frozen=True)
@@ -134,6 +151,7 @@ def fill(store: Store) -> None:
     put(store, a_result(id="e" * 12, name=HOSTILE, created="2025-01-01"))
     fill_registry(store)
     store.put_live_load(LIVE_LOAD)
+    store.put_live_load(LIVE_TOKENS)
 
 
 def put(store: Store, result: Any) -> None:

@@ -8,9 +8,10 @@ from html import unescape
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.dashboard.conftest import LIVE_LOAD, put
+from tests.dashboard.conftest import LIVE_LOAD, LIVE_TOKENS, put
 
 from modeldyno.base.metrics.measurement import Measurement
+from modeldyno.base.result.trace_data import LiveSecond
 from modeldyno.dashboard import live_pages
 from modeldyno.dashboard.diagram import TimeChart, TimeLine, TimePanel, write_chart
 from modeldyno.testing.sample_results import a_result
@@ -34,19 +35,101 @@ def change(visitor: Visitor, **fields: object) -> None:
     visitor.store.put_live_load(replace(LIVE_LOAD, **fields))  # type: ignore[arg-type]
 
 
+def as_read(text: str) -> str:
+    """Return text as it is seen."""
+    return unescape(text).replace("\xa0", " ")
+
+
+def tiles(text: str) -> dict[str, tuple[str, str]]:
+    """Return the figures at a glance: name to value and note."""
+    figures = re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd><dd class=\"faint\">(.*?)</dd>", text)
+    return {name: (as_read(value), as_read(note)) for name, value, note in figures}
+
+
+def panels(text: str) -> list[str]:
+    """Return the titles of what is drawn."""
+    return [title for title, _ in re.findall(r">([^<]+), provisional( \(\S+\))?</text>", text)]
+
+
 def test_it_shows_the_load_by_second_and_calls_each_figure_provisional(watcher: Visitor) -> None:
     """Latency, throughput, errors and what is open, each beside the word."""
     text = watcher.read(PAGE)
+    now = tiles(text)
 
     assert "none is certified" in text
-    rows = re.findall(r"<tr><th[^>]*>([^<]+)</th>(.*?)</tr>", text.replace("&#160;", " "))
-    now = {name: row for name, row in rows if "chip" in row}
-    assert list(now) == ["p50", "p99", "slowest", "answered", "errors", "in flight", "waiting"]
-    assert all("provisional" in row for row in now.values())
-    assert "&#8212;" in now["p50"]
-    assert "3.00/s" in now["errors"]
+    assert list(now) == ["median latency", "p99 latency", "requests", "in flight", "errors"]
+    assert all("provisional" in note for _, note in now.values())
+    assert now["median latency"] == ("2.00 ms", "provisional, 1 second ago")
+    assert now["requests"] == ("0/s", "answered; provisional; 450/s over 2 s")
+    assert now["in flight"] == ("8", "provisional; waiting: 40")
+    assert now["errors"] == ("3.00/s", "provisional; 3 in 2 seconds")
     assert "9.00 ms" in text.replace("&#160;", " ")
-    assert len(re.findall(r", provisional( \(\S+\))?</text>", text)) == 3
+    assert panels(text) == ["Latency", "Requests", "Open requests"]
+
+
+def test_a_load_of_tokens_is_shown_by_these(newcomer: Visitor) -> None:
+    """In the words of its Result; times of the newest second in which there were any, and when that was."""
+    newcomer.store.put_live_load(LIVE_TOKENS)
+    text = newcomer.read(f"/loads/{LIVE_TOKENS.id}")
+    now = tiles(text)
+
+    assert list(now)[:4] == ["tokens", "median first token", "p99 first token", "median time per token"]
+    assert now["tokens"] == ("180/s", "provisional; 167/s over 3 s")
+    assert now["median first token"] == ("90.0 ms", "provisional, 1 second ago")
+    assert now["p99 first token"][0] == "250 ms"
+    assert now["median time per token"][0] == "11.0 ms"
+    assert now["errors"] == ("0/s", "provisional; 1 in 3 seconds")
+    assert panels(text) == ["Tokens", "First token", "Requests", "Open requests"]
+
+
+def test_pieces_before_the_first_answer_are_worth_as_many_tokens(newcomer: Visitor) -> None:
+    """As those of the answers that ended since then; lists say the tokens, too."""
+    newcomer.store.put_live_load(LIVE_TOKENS)
+    rows = re.findall(
+        r"<tr><th[^>]*>(\d)</th><td[^>]*>([^<]+)</td>", newcomer.read(f"/loads/{LIVE_TOKENS.id}")
+    )
+    (listed,) = re.findall(r"<tr><th[^>]*><a[^>]*>llama.*?</tr>", newcomer.read("/loads"))
+
+    assert rows == [("3", "180/s"), ("2", "200/s"), ("1", "120/s")]
+    assert "180/s" in listed
+
+
+def test_pieces_are_shown_where_nobody_counts_tokens(newcomer: Visitor) -> None:
+    """As those of servers that send no usage, and of all before the first answer has ended."""
+    first = LIVE_TOKENS.seconds[0]
+    newcomer.store.put_live_load(replace(LIVE_TOKENS, seconds=(first,)))
+    text = newcomer.read(f"/loads/{LIVE_TOKENS.id}")
+    now = tiles(text)
+
+    assert now["pieces"] == ("60.0/s", "of tokens not yet counted; provisional; 60.0/s over 1 s")
+    assert now["median time per token"] == ("—", "none yet")
+    assert panels(text)[0] == "Pieces"
+
+
+def test_loads_with_and_without_tokens_share_a_list(watcher: Visitor) -> None:
+    """Each has what is known of it."""
+    watcher.store.put_live_load(LIVE_TOKENS)
+    text = watcher.read("/loads")
+    titles = [
+        re.sub("<[^>]+>", "", title) for title in re.findall(r"<th[^>]*scope=\"col\"[^>]*>(.*?)</th>", text)
+    ]
+
+    assert {"tokens", "first token", "p50", "p99"} <= set(titles)
+    assert all(f">{name}</a>" in text for name in ("llama", "digits"))
+
+
+def test_a_load_without_an_answer_says_what_it_waits_for(newcomer: Visitor) -> None:
+    """In place of charts and tables of nothing."""
+    empty = LiveSecond(at=4.0, answered=0, failed=0, in_flight=8)
+    newcomer.store.put_live_load(replace(LIVE_LOAD, seconds=(empty,)))
+    text = newcomer.read(PAGE)
+
+    assert "Nothing has been answered yet: 8 requests in flight after 5 seconds." in text
+    assert tiles(text)["in flight"][0] == "8"
+    assert tiles(text)["median latency"] == ("—", "none yet")
+    assert '<svg class="diagram' not in text
+    newcomer.store.put_live_load(replace(LIVE_LOAD, seconds=(empty,), ended=True))
+    assert "Nothing has been answered yet" not in newcomer.read(PAGE)
 
 
 def test_its_json_twin_has_the_seconds(watcher: Visitor) -> None:

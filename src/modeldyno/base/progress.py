@@ -6,12 +6,13 @@ import shutil
 import sys
 from contextlib import contextmanager
 from importlib import import_module
+from math import inf
 from threading import Event as Flag
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.base.clock import monotonic
-from modeldyno.base.result.result import Event, Progressed
+from modeldyno.base.result.result import Event, Progressed, SecondPassed
 from modeldyno.base.stats.units import FRACTION, SECONDS, format_quantity
 
 if TYPE_CHECKING:
@@ -68,6 +69,10 @@ class Progress:
         self._process = ""
         self._begun = monotonic()
         self._last: Progressed | None = None
+        self._second: SecondPassed | None = None
+        """The newest second of a load that goes on."""
+        self._passed_at = 0.0
+        """When it was heard of."""
         self._done = 0.0
         self._every = every
         self._longest = longest
@@ -86,7 +91,7 @@ class Progress:
     def _repeat(self) -> None:
         """Write the elapsed time and the progress at regular intervals."""
         while not self._ended.wait(self._every):
-            stage = "" if self._last is None else f": {line(self._last, self._process).strip()}"
+            stage = "" if self._last is None else f": {self._line(self._last).strip()}"
             elapsed = _format_duration(monotonic() - self._begun)
             sys.stderr.write(f"  {elapsed}{self._share()}{stage}\n")
             sys.stderr.flush()
@@ -109,6 +114,8 @@ class Progress:
 
     def watch(self, event: Event) -> None:
         """Show a progress event, unless the last update was just before."""
+        if isinstance(event, SecondPassed):
+            self._second, self._passed_at = event, monotonic()
         if self._quiet or not isinstance(event, Progressed):
             return
         if event.stage.startswith("process "):
@@ -124,7 +131,12 @@ class Progress:
         self._written = now
         width = _NOTEBOOK_WIDTH if self._notebook else shutil.get_terminal_size().columns - 1
         shown = self._bar()
-        self._write(shown + line(event, self._process, width - len(shown)))
+        self._write(shown + self._line(event, width - len(shown)))
+
+    def _line(self, event: Progressed, width: int | None = None) -> str:
+        """Format an event with the newest second of the load, unless that is over."""
+        is_fresh = monotonic() - self._passed_at < _SECOND_SHOWN
+        return line(event, self._process, width, self._second if is_fresh else None)
 
     def _share(self) -> str:
         """Return how much of the longest time has passed, such as `` (25 % of at most 10 min)``."""
@@ -167,21 +179,42 @@ def _in_notebook() -> bool:
     return "ipykernel" in sys.modules and type(sys.stderr).__module__.startswith("ipykernel")
 
 
-def line(event: Progressed, process: str = "", width: int | None = None) -> str:
+def line(
+    event: Progressed, process: str = "", width: int | None = None, passed: SecondPassed | None = None
+) -> str:
     """Format an event as one line: stage, samples, current value of the target statistic, time left.
 
-    If it is too wide, everything but the time left is truncated.
+    Of a load of streamed answers, the tokens and the first token of its newest second take the place of that
+    value, and the samples are left out where they have no room. What is too wide without them is truncated,
+    but for the time left.
     """
+    left = "" if event.left is None else f", about {_format_duration(max(event.left, 0))} left"
+    room = inf if width is None else max(0, width - len(left))
     parts = [f"  {process}{event.stage}"]
     if event.runs:
         parts.append(f"{event.runs:,} samples")
-    if event.value is not None and event.precision is not None:
+    if tokens := _tokens(passed):
+        parts.append(tokens)
+        if len(", ".join(parts)) > room:
+            parts = [parts[0], tokens]
+    elif event.value is not None and event.precision is not None:
         value = format_quantity(event.value, SECONDS, 3)
         half_width = format_quantity(event.precision, FRACTION, 2)
         parts.append(f"{value} ± {half_width}" if event.precision <= _BOUNDED else f"about {value}")
-    left = "" if event.left is None else f", about {_format_duration(max(event.left, 0))} left"
     text = ", ".join(parts)
-    return text + left if width is None else text[: max(0, width - len(left))] + left
+    return (text if len(text) <= room else text[: int(room)]) + left
+
+
+def _tokens(passed: SecondPassed | None) -> str:
+    """Say how many tokens came in a second, and how long the first ones took; nothing without any."""
+    if passed is None:
+        return ""
+    second = passed.second
+    count, name = (second.pieces, "pieces") if second.tokens is None else (second.tokens, "tokens")
+    parts = [] if count is None else [f"{count:,.0f} {name}/s"]
+    if second.first_token is not None:
+        parts.append(f"first token {format_quantity(second.first_token, SECONDS, 3)}")
+    return ", ".join(parts)
 
 
 def _format_duration(seconds: float) -> str:
@@ -194,5 +227,7 @@ _BOUNDED = 1.0
 """Largest half-width of an interval, as a part of the value, that says more than that it is not known yet."""
 _ERASE_LINE = "\r\x1b[K"
 """Control sequence that erases the progress line."""
+_SECOND_SHOWN = 3.0
+"""Seconds for which a second of a load is shown after it has passed."""
 _MINUTES_FROM = 180
 """Seconds from which a duration is shown in minutes."""

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from modeldyno.serving.load.request_log import Records
-    from modeldyno.serving.loadgen.running_load import LoadEnd
+    from modeldyno.serving.loadgen.running_load import LoadEnd, PieceArrivals
     from modeldyno.testing.server import RunningServer
 
 
@@ -302,3 +303,33 @@ def test_tls_files_that_are_not_there_are_refused_by_name() -> None:
         run_load_drivers(target(1, tls=Tls(authority="/no/such.pem")), Load()),
     ):
         pass
+
+
+def test_pieces_of_streamed_answers_are_reported_as_they_come() -> None:
+    """By two drivers: as many as in the records, and each first one once.
+
+    An answer takes 0.4 s: most of its pieces are reported before its record is.
+    """
+    body = b'{"prompt": "hello", "max_tokens": 20, "stream": true}'
+    head = b"POST /v1/completions HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\n"
+    message = head + b"Content-Length: %d\r\n\r\n" % len(body) + body
+    parts: list[Records] = []
+    arrivals: list[PieceArrivals] = []
+    early = 0
+    with serve_in_subprocess("--service", "constant:0.01", "--workers", "9", "--pace", "0.02") as server:
+        streaming = replace(target(server.port), messages=(message,), stream=True)
+        with run_load_drivers(streaming, Load(concurrency=4, requests=12, drivers=2)) as crew:
+            while not (taken := crew.take(0.05)).ended:
+                parts.append(taken.records)
+                arrivals += taken.arrivals
+                early += sum(each.count for each in taken.arrivals) if not any(map(len, parts)) else 0
+            ending = crew.stop(5.0)
+    records = join_records([*parts, taken.records, ending.records])
+    arrivals += taken.arrivals
+    assert records.pieces is not None
+
+    assert sum(each.count for each in arrivals) == records.pieces.times.size == 12 * 20
+    assert early > 40
+    firsts = np.concatenate([each.first_times for each in arrivals])
+    assert sorted(firsts) == sorted(records.pieces.first() - records.due)
+    assert all(each.begin <= each.end for each in arrivals)

@@ -737,3 +737,32 @@ def test_a_request_is_given_up_so_long_after_it_was_really_sent(monkeypatch: pyt
     assert rows.outcome.tolist() == [RequestOutcome.ABANDONED]
     assert since(rows.sent) == [50]
     assert since(rows.end) == pytest.approx([70], abs=20)
+
+
+def test_pieces_of_answers_in_flight_are_counted_as_they_come(world: World) -> None:
+    """In each block how many there are, and how long the first ones took that are new: each of these once."""
+    driven = world.drive(Load(concurrency=2))
+    world.answer = lambda *_: (1000, RequestOutcome.OK, 200)
+    driven.streamed = True
+    world.run(100)
+    first, second = driven._in_flight
+    first.pieces = [START + 30 * MILLISECOND, START + 60 * MILLISECOND]
+    one = driven.block()
+    world.run(100)
+    first.pieces.append(START + 130 * MILLISECOND)
+    second.pieces = [START + 150 * MILLISECOND]
+    two = driven.block()
+
+    assert [block.pieces for block in (one, two)] == [2, 4]
+    times = [np.frombuffer(block.first_times, "<i8") / MILLISECOND for block in (one, two)]
+    assert [each.tolist() for each in times] == [[30], [150]]
+
+
+def test_pieces_of_answers_that_come_whole_are_not_looked_at(world: World) -> None:
+    """A load of many requests in flight does nothing for what it does not have."""
+    driven = world.drive(Load(concurrency=2))
+    world.answer = lambda *_: (1000, RequestOutcome.OK, 200)
+    world.run(100)
+    next(iter(driven._in_flight)).pieces = [START + 1]
+
+    assert (driven.block().pieces, driven.block().first_times) == (0, b"")

@@ -29,7 +29,7 @@ def test_frames_come_whole_however_they_are_cut(bodies: list[tuple[bytes, bytes]
 
 def test_a_block_and_an_answer_come_back_as_they_were() -> None:
     """Through the pipe."""
-    block = RecordBlock(3, 4, True, 5, 6, 7, 8, b"rows", b"times", b"turns")
+    block = RecordBlock(3, 4, True, 5, 6, 7, 8, 9, b"rows", b"times", b"turns", b"first")
     [(kind, body)] = record_frames.frames(bytearray(record_frames.encode_block(block)))
     assert (kind, record_frames.read_block(body)) == (record_frames.BLOCK, block)
     reply = Reply(message=2, status=200, head=b"a: b", body=b"hello")

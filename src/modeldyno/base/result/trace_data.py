@@ -206,6 +206,17 @@ class LiveSecond:
     """Requests that were sent and had not ended, at its end."""
     waiting: int = 0
     """Requests that were due and not sent, at its end."""
+    pieces: float | None = None
+    """Pieces of answers that came in it, also of those in flight and of failed ones; None before any came."""
+    tokens: float | None = None
+    """Tokens that came in it: a piece is worth what those of the answers that have ended so far were; None
+    while no answer that ended has said how many it had."""
+    first_token: float | None = None
+    """Seconds, the median time to the first token of those that came in it, as `first_token_p99`; None for
+    none."""
+    first_token_p99: float | None = None
+    time_per_token: float | None = None
+    """Seconds, the median time per output token of the answers that ended in it; None for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -59,6 +59,7 @@ async def _run(command: DriverCommand, descriptor: int, loop: asyncio.AbstractEv
     load_loop.carrier = make_carrier(command, load_loop, loop)
     load_loop.timer = make_timer(loop, load_loop.ring)
     load_loop.count_tokens = _token_counter(command.target)
+    load_loop.streamed = command.target.stream
     if command.target.marks and not command.target.numbered:
         load_loop.sequences = _sequences(command)
     transport, pipe = await loop.connect_write_pipe(_Pipe, os.fdopen(descriptor, "wb", buffering=0))

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 from modeldyno.base.clock import monotonic, monotonic_ns
 from modeldyno.base.errors import RunFailed
+from modeldyno.base.stats.statistics import load_numpy
 from modeldyno.engine.data.trace_file import read_trace
 from modeldyno.serving.load.request_log import join_records
 from modeldyno.serving.loadgen import driver_process, driver_protocol, record_frames
 from modeldyno.serving.loadgen.arrivals import LoadShare
-from modeldyno.serving.loadgen.running_load import DriverUsage, LoadEnd, LoadProgress
+from modeldyno.serving.loadgen.running_load import DriverUsage, LoadEnd, LoadProgress, PieceArrivals
 from modeldyno.serving.loadgen.single_request import resolve_address, send_once
 
 if TYPE_CHECKING:
@@ -74,6 +75,9 @@ class DriverPool:
         self._target = target
         self._drivers: list[DriverProcess] = []
         self._parts: list[Records] = []
+        self._arrivals: list[PieceArrivals] = []
+        self._begin = 0
+        """When the drivers begin, in nanoseconds of the monotonic clock."""
         self._selector = selectors.DefaultSelector()
 
     def start(self, load: Load, seed: int) -> None:
@@ -93,9 +97,9 @@ class DriverPool:
         self._receive_until(_READY_TIME, lambda: all(driver.ready for driver in self._drivers))
         if not all(driver.ready for driver in self._drivers):
             raise RunFailed(f"A load driver did not start within {_READY_TIME:g} s.")
-        when = monotonic_ns() + int(_LEAD * 1e9)
+        self._begin = monotonic_ns() + int(_LEAD * 1e9)
         for driver in self._drivers:
-            self._write(driver, b"go %d\n" % when)
+            self._write(driver, b"go %d\n" % self._begin)
 
     @property
     def pids(self) -> Sequence[int]:
@@ -106,11 +110,13 @@ class DriverPool:
         """Return what happened within `wait` seconds, or until all requests have ended."""
         self._receive_until(wait, lambda: self._ended)
         blocks = [driver.latest for driver in self._drivers if driver.latest is not None]
+        arrivals, self._arrivals = self._arrivals, []
         return LoadProgress(
             records=self._records(),
             in_flight=sum(block.in_flight for block in blocks),
             backlog=sum(block.backlog for block in blocks),
             ended=self._ended,
+            arrivals=tuple(arrivals),
         )
 
     def usage(self) -> Sequence[DriverUsage]:
@@ -178,19 +184,37 @@ class DriverPool:
         driver.data += data
         for kind, body in record_frames.frames(driver.data):
             if kind == record_frames.BLOCK:
-                driver.latest = record_frames.read_block(body)
-                if driver.latest.rows:
-                    self._parts.append(
-                        record_frames.decode_rows(
-                            driver.latest.rows, driver.latest.times, driver.index, driver.latest.turns
-                        )
-                    )
+                self._read_block(driver, record_frames.read_block(body))
             elif kind == record_frames.ANSWER:
                 driver.answers.append(record_frames.read_answer(body))
             elif kind == record_frames.FAULT:
                 driver.faults.append(record_frames.read_answer(body))
             driver.ready = driver.ready or kind == record_frames.READY
             driver.over = driver.over or kind == record_frames.END
+
+    def _read_block(self, driver: DriverProcess, block: RecordBlock) -> None:
+        """Keep the records of a report, and what came of answers in flight."""
+        ended = None
+        if block.rows:
+            ended = record_frames.decode_rows(block.rows, block.times, driver.index, block.turns)
+            self._parts.append(ended)
+        if self._target.stream and block.sent:
+            self._arrivals.append(_piece_arrivals(self._begin, driver.latest, block, ended))
+        driver.latest = block
+
+
+def _piece_arrivals(
+    started: int, before: RecordBlock | None, block: RecordBlock, ended: Records | None
+) -> PieceArrivals:
+    """Return which pieces came between two reports of a driver, which began its load at `started`."""
+    np = load_numpy()
+    begin, counted = (started + before.wall, before.pieces) if before and before.sent else (started, 0)
+    count, first_times = block.pieces - counted, np.frombuffer(block.first_times, "<i8")
+    if ended is not None and ended.pieces is not None:
+        count += ended.pieces.times.size
+        first = ended.pieces.first()
+        first_times = np.concatenate([first_times, (first - ended.due)[first > begin]])
+    return PieceArrivals(begin=begin, end=started + block.wall, count=count, first_times=first_times)
 
 
 def _death_error(driver: DriverProcess) -> RunFailed:

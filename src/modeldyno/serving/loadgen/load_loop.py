@@ -57,6 +57,10 @@ class LoadLoop:
 
     carrier: Carrier
     timer: Timer
+    streamed = False
+    """Whether answers come in pieces, which are counted as they come."""
+    _reported = 0
+    """When the last block was written."""
 
     def __init__(
         self, load: Load, share: LoadShare, messages: int, loop: asyncio.AbstractEventLoop, *, seed: int = 0
@@ -408,18 +412,32 @@ class LoadLoop:
         rows, self._rows = bytes(self._rows), bytearray()
         times, self._pieces = self._pieces.tobytes(), array("q")
         turns, self._turns = self._turns.tobytes(), array("q")
+        pieces, first_times = self._look_at_pieces() if self.streamed else (0, b"")
+        self._reported = monotonic_ns()
         return RecordBlock(
             in_flight=len(self._in_flight),
             backlog=self._backlog(),
             ended=self._started > 0 and self._due == _NEVER and not self._busy and not self._queued,
             cpu=process_time_ns() - self._cpu,
-            wall=max(0, monotonic_ns() - self._started),
+            wall=max(0, self._reported - self._started),
             sent=self._sent,
             opened=self.carrier.opened,
+            pieces=pieces,
             rows=rows,
             times=times,
             turns=turns,
+            first_times=first_times,
         )
+
+    def _look_at_pieces(self) -> tuple[int, bytes]:
+        """Count the pieces of answers in flight, and return how long the first ones took that are new."""
+        pieces, first_times = 0, array("q")
+        for call in self._in_flight:
+            if times := call.pieces:
+                pieces += len(times)
+                if times[0] > self._reported:
+                    first_times.append(times[0] - call.due)
+        return pieces, first_times.tobytes()
 
     def answers(self) -> Iterator[tuple[int, Reply]]:
         """Yield the kept replies of successful requests, each with its time of arrival."""

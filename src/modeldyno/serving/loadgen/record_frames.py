@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate, pairwise
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -33,7 +34,7 @@ _FORMATS = ["<i8"] * 5 + ["<i4"] * 6 + ["u1"]
 
 _FRAME = Struct("<cI")
 READY, BLOCK, ANSWER, FAULT, END = b"H", b"R", b"A", b"F", b"E"
-_BLOCK = Struct("<2qB4q2I")
+_BLOCK = Struct("<2qB5q3I")
 _ANSWER = Struct("<qiiI")
 
 
@@ -50,12 +51,17 @@ class RecordBlock(NamedTuple):
     """Nanoseconds since the start of the load."""
     sent: int
     opened: int
+    pieces: int
+    """Pieces that have come of the streamed answers in flight."""
     rows: bytes
     """Records, see ROW."""
     times: bytes
     """Times of the pieces of all rows, int64, row by row."""
     turns: bytes = b""
     """Of sequences: the columns `request_log.TURN_COLUMNS` of all rows, int64, row by row; else empty."""
+    first_times: bytes = b""
+    """Of each answer in flight whose first piece has come since the last block, how long that took from when
+    its request was due: int64, nanoseconds."""
 
 
 def frame(kind: bytes, body: bytes = b"") -> bytes:
@@ -78,16 +84,17 @@ def frames(data: bytearray) -> Iterator[tuple[bytes, bytes]]:
 
 def encode_block(block: RecordBlock) -> bytes:
     """Encode a block."""
-    *state, rows, times, turns = block
-    return frame(BLOCK, b"".join((_BLOCK.pack(*state, len(rows), len(times)), rows, times, turns)))
+    *state, rows, times, turns, first_times = block
+    head = _BLOCK.pack(*state, len(rows), len(times), len(turns))
+    return frame(BLOCK, b"".join((head, rows, times, turns, first_times)))
 
 
 def read_block(body: bytes) -> RecordBlock:
     """Decode a block."""
-    in_flight, backlog, ended, cpu, wall, sent, opened, *lengths = _BLOCK.unpack_from(body)
-    first, second = _BLOCK.size + lengths[0], _BLOCK.size + sum(lengths)
-    rows, times, turns = body[_BLOCK.size : first], body[first:second], body[second:]
-    return RecordBlock(in_flight, backlog, bool(ended), cpu, wall, sent, opened, rows, times, turns)
+    in_flight, backlog, ended, *state, rows, times, turns = _BLOCK.unpack_from(body)
+    ends = [*accumulate((rows, times, turns), initial=_BLOCK.size), len(body)]
+    parts = (body[begin:end] for begin, end in pairwise(ends))
+    return RecordBlock(in_flight, backlog, bool(ended), *state, *parts)
 
 
 def encode_answer(kind: bytes, end: int, reply: Reply) -> bytes:

@@ -11,6 +11,21 @@ from modeldyno.serving.load.request_log import Records
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from modeldyno.serving.load.request_log import Column
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PieceArrivals:
+    """Pieces of streamed answers that came between two reports of a driver, of answers in flight, too."""
+
+    begin: int
+    """Nanoseconds of the monotonic clock."""
+    end: int
+    count: int
+    """Less than 0 where more pieces were lost with requests that are sent again than have come."""
+    first_times: Column
+    """int64: nanoseconds from when a request was due to its first piece, for each that has come."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadProgress:
@@ -23,6 +38,7 @@ class LoadProgress:
     """Requests due but not sent: the limit of requests in flight was reached, or the driver is late."""
     ended: bool
     """Whether all requests (of the given number, or of the trace) have been sent and have ended."""
+    arrivals: tuple[PieceArrivals, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
