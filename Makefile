@@ -185,6 +185,7 @@ bench-served: setup  ## the load generator beside its peers, against known truth
 bench-llm: setup     ## language models served: beside AIPerf, GuideLLM and vLLM's bench on a server of known times; 6 GB of environments, an idle machine
 	$(BIN)/python bench/llm_peers.py prepare $(VENV)/llm
 	$(BIN)/python bench/llm_peers.py run $(VENV)/llm
+	$(BIN)/python bench/llm_faults.py $(VENV)/llm
 
 gate: setup          ## the gate on the recorded pool: false alarms, power, and other rules beside it
 	$(BIN)/python bench/gate.py judge
