@@ -332,6 +332,14 @@ def test_a_search_announces_no_more_than_its_loads_may_take(url: str) -> None:
     assert describe_duration(search) == "At most 10 loads and a verification, within about 15 s (--max-time)."
 
 
+def test_of_a_number_of_requests_no_time_is_told() -> None:
+    """Nobody knows how long they take before the first has been answered."""
+    job = replace(a_job(), load=Load(concurrency=1, requests=1500), plan=Plan(may_extend=True))
+    series = replace(a_ladder(), job=job, loads=(1, 2, 64), rungs=())
+
+    assert describe_duration(series) == "3 loads of 1,500 requests each, however long they take."
+
+
 @pytest.mark.parametrize(
     ("bounds", "longer"),
     [

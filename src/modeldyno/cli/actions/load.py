@@ -230,6 +230,10 @@ def _describe_duration(series: LoadCurve | Capacity) -> str:
     several = f" of {format_quantity(seconds * most, SECONDS, None)} each" if number > 1 else ""
     in_all = " in all" if number > 1 else ""
     if isinstance(series, LoadCurve) and series.job.plan.may_extend and (load is None or not load.duration):
+        if load is not None and load.requests is not None:
+            return (
+                f"{count(number, 'load')} of {count(load.requests, 'request')} each, however long they take."
+            )
         longer = (
             f"up to {format_rough_duration(LONGEST)} each while a bound is open"
             if any(map(is_on_times, series.bounds))
