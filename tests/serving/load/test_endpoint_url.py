@@ -141,3 +141,11 @@ def test_an_endpoint_is_written_as_the_url_that_it_was_read_from(url: str) -> No
     endpoint, _ = parse_endpoint(url)
 
     assert format_endpoint(endpoint) == url
+
+
+def test_how_long_a_server_is_waited_for_is_a_time() -> None:
+    """In any unit of time; nothing else is."""
+    assert parse_endpoint("http://host:8000#net,wait=2m")[0].wait == 120
+    assert parse_endpoint("http://host:8000#net")[0].wait == 0
+    with pytest.raises(RequestError, match=r"wait=soon in 'http://host:8000#net,wait=soon' is no time"):
+        parse_endpoint("http://host:8000#net,wait=soon")
