@@ -14,7 +14,7 @@ from modeldyno.base.job.load_spec import Arrivals, Load
 from modeldyno.base.metrics.measurement import LITTLE_LAW, SATURATED, SHORT_LOAD, Interval, Measurement
 from modeldyno.base.result.request_outcome import RequestOutcome
 from modeldyno.serving.load.load_rates import rate_doubts, rates
-from modeldyno.serving.load.request_log import Records, empty_records, join_records
+from modeldyno.serving.load.request_log import COLUMNS, Records, empty_records, join_records
 from modeldyno.serving.load.steady_window import SteadyWindow
 from modeldyno.testing.service_model import Service, exponential, lognormal
 
@@ -198,3 +198,29 @@ def test_a_window_in_which_nothing_was_asked_has_a_rate_of_nothing() -> None:
     window = SteadyWindow(records=empty_records(), begin=0, end=SECOND, load=Load(concurrency=1))
     assert rates_of(window)["request_rate"].value == 0
     assert rates_of(window)["in_flight"].value == 0
+
+
+def hanging(slots: int = 8, *, seconds: float = 20.0) -> Records:
+    """Requests are answered after 8 ms and time out after 2 s in turn; the end cuts the last ones off."""
+    rows: list[tuple[float, float, RequestOutcome]] = []
+    for slot in range(slots):
+        now, answered = 0.02 * slot, True
+        while now < seconds:
+            end = now + (0.008 if answered else 2.0)
+            outcome = RequestOutcome.OK if answered else RequestOutcome.TIMEOUT
+            if end > seconds:
+                end, outcome = seconds + 1, RequestOutcome.CANCELLED
+            rows.append((now, end, outcome))
+            now, answered = end, not answered
+    table = np.array([(begin * SECOND, end * SECOND) for begin, end, _ in rows], "int64")
+    columns: dict[str, Any] = {name: np.zeros(len(rows), dtype) for name, dtype in COLUMNS.items()}
+    columns |= {"due": table[:, 0], "sent": table[:, 0] + 1, "end": table[:, 1]}
+    columns["outcome"] = np.array([outcome for _, _, outcome in rows], "uint8")
+    return join_records([Records(**columns)])
+
+
+def test_requests_that_hang_do_not_withhold_the_rate_of_those_that_are_answered() -> None:
+    """The last ones that hang are cut off by the end of the load, and are no slow answers."""
+    window = cut(hanging(), 2, 17.9, Load(concurrency=8))
+    assert not [*rate_doubts(window, "")]
+    assert rates_of(window)["request_rate"].value == pytest.approx(8 / 2.008, rel=0.1)

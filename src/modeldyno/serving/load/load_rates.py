@@ -32,7 +32,7 @@ from modeldyno.serving.load.request_log import sample_records
 from modeldyno.serving.load.steady_window import NANO
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from modeldyno.base.metrics.measurement import Measurement
     from modeldyno.serving.load.request_log import Column, Records
@@ -125,7 +125,7 @@ def _count(window: SteadyWindow, why: str, places: int) -> _Counts:
         name: np.zeros(places)
         for name in ("requests", "tokens", "prompts", "good", "answers", "in_flight", "answering")
     }
-    bounds = window.load.times_of_good_answers
+    bounds, is_cut_off = window.load.times_of_good_answers, _cut_off(window)
     times, answers = 0.0, 0
     for part in window.records.parts():
         fine, prompts = part.fine, window.prompt_tokens_of(part)
@@ -141,11 +141,20 @@ def _count(window: SteadyWindow, why: str, places: int) -> _Counts:
         sums["answers"] += _spread(window, places, part.sent, part.end, worth["requests"])
         seconds = np.where(fine | (part.sent > 0), part.end - part.sent, 0) * NANO
         sums["in_flight"] += _spread(window, places, part.sent, part.end, seconds)
-        waiting = fine | (part.outcome == RequestOutcome.CANCELLED)
+        waiting = fine | is_cut_off(part)
         sums["answering"] += _spread(window, places, part.sent, part.end, np.where(waiting, seconds, 0))
         due = waiting & (part.due >= window.begin) & (part.due < window.end)
         times, answers = times + float(seconds[due].sum()), answers + int(due.sum())
     return _Counts(**sums, service=times / answers if answers else 0.0)
+
+
+def _cut_off(window: SteadyWindow) -> Callable[[Records], Column]:
+    """Return what says which requests were on their way to an answer when the load ended.
+
+    Where a server lets others wait for longer than the client does, these may be no answers either.
+    """
+    hangs = any((part.outcome == RequestOutcome.TIMEOUT).any() for part in window.records.parts())
+    return lambda part: (part.outcome == RequestOutcome.CANCELLED) & (part.sent > 0) & (not hangs)
 
 
 def _begin(part: Records) -> Column:
@@ -207,13 +216,8 @@ def _long_answer(window: SteadyWindow) -> float:
     The time that its user thinks before it belongs to it. A single request that hangs is no measure of a
     thousand others. 0 if nothing was in flight.
     """
-    np = statistics.load_numpy()
-    requests = sample_records(
-        window.overlapping().where(
-            lambda part: part.fine | ((part.outcome == RequestOutcome.CANCELLED) & (part.sent > 0))
-        ),
-        _SAMPLE,
-    )
+    np, is_cut_off = statistics.load_numpy(), _cut_off(window)
+    requests = sample_records(window.overlapping().where(lambda part: part.fine | is_cut_off(part)), _SAMPLE)
     if not len(requests):
         return 0.0
     seconds = np.sort(requests.end - _begin(requests)) * NANO
