@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import click
 
 _COMMANDS = {
+    "dashboard": "modeldyno ui --open shows it in a browser",
     "monitor": "modeldyno ui --open shows what goes on here, and modeldyno servers --stats the servers",
     "alert": "modeldyno trend MODEL --fail-on-regression --exec COMMAND runs COMMAND when it became worse",
     "plan": "modeldyno load MODEL --find-load --require 'latency.p99 <= 50ms' --demand 1000/s says how many "
@@ -65,18 +66,52 @@ _OPTIONS = {
 """Options of other tools, and what to use here instead; ``{value}`` stands for the value that was typed."""
 _SERVER = "the URL names the server and the model: modeldyno load http://HOST:8000#MODEL"
 _LANGUAGE_MODEL = (
-    "modeldyno load http://HOST:8000#MODEL,protocol=openai measures a server of a language model"
+    "modeldyno load http://HOST:8000/v1#MODEL --set endpoint=chat measures a server of a language model"
 )
 _DURATION = "--duration 10s sets how long is measured"
 _RATE = "modeldyno load URL --rate 50 sends 50 requests per second"
+_INPUT_LENGTHS = (
+    "--isl", "--synthetic-input-tokens-mean", "--prompt-input-tokens-mean", "--random-input-len",
+)  # fmt: skip
+_OUTPUT_LENGTHS = (
+    "--osl", "--output-tokens-mean", "--prompt-output-tokens-mean", "--random-output-len",
+)  # fmt: skip
 _LOAD_OPTIONS = _OPTIONS | {
-    **dict.fromkeys(("-m", "--model", "-u", "--url"), _SERVER),
+    **dict.fromkeys(("-m", "--model", "-u", "--url", "--base-url", "--target"), _SERVER),
     **dict.fromkeys(("--endpoint-type", "--streaming"), _LANGUAGE_MODEL),
     **dict.fromkeys(("--measurement-interval", "--benchmark-duration"), _DURATION),
     **dict.fromkeys(("--request-rate", "--request-rate-range"), _RATE),
-    **dict.fromkeys(("--request-count", "-n"), "--requests {value} measures so many, after the warm-up"),
+    **dict.fromkeys(
+        ("--request-count", "--num-requests", "--num-prompts", "-n"),
+        "--requests {value} measures so many, after the warm-up",
+    ),
     "--concurrency-range": "modeldyno load URL -c 4 keeps 4 requests open, -c 1,2,4 measures each of them",
     "-i": "modeldyno load grpc://HOST:8001#MODEL speaks gRPC",
+    "--max-concurrency": "-c {value} keeps so many requests open",
+    "--burstiness": "--rate 10:gamma={value} sends 10 requests per second with that burstiness",
+    "--random-seed": "--seed {value} draws other prompts and arrivals",
+    "--api-key": "--header 'Authorization: Bearer $KEY' sends it, and it is stored nowhere",
+    "--tokenizer": "--set tokenizer={value} counts tokens by it",
+    "--goodput": "--require 'time_to_first_token.p95 <= 300ms' counts the answers that keep it",
+    **dict.fromkeys(_INPUT_LENGTHS, "--set prompt_tokens={value} --set tokenizer=DIR makes such prompts"),
+    **dict.fromkeys(_OUTPUT_LENGTHS, "--set output_tokens={value} asks for so many tokens"),
+    **dict.fromkeys(("--extra-inputs", "--extra-body"), "--set extra=JSON adds fields to each request"),
+    **dict.fromkeys(
+        ("--wait-for-model-timeout", "--ready-check-timeout-sec"),
+        "http://HOST:8000/v1#MODEL,wait={value}s waits for a server that starts",
+    ),
+    **dict.fromkeys(
+        ("--dataset-name", "--dataset-path", "--public-dataset", "--data"),
+        "--set prompt_tokens=512 makes random prompts, --input FILE sends yours, --replay FILE a trace",
+    ),
+    **dict.fromkeys(
+        ("--fixed-schedule", "--request-rate-series", "--custom-dataset-type"), "--replay FILE sends a trace"
+    ),
+    **dict.fromkeys(
+        ("--conversation-turn-mean", "--session-turns-mean"),
+        "--sequence {value} --set endpoint=chat sends sessions of so many turns",
+    ),
+    **dict.fromkeys(("--save-result", "--profile-export-file"), _JSON),
 }
 """The same for ``load``."""
 
