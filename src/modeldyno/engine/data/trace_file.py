@@ -165,10 +165,9 @@ def _number_lines(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
 
 
 def _is_rate_series(first: str) -> bool:
-    """Return whether a file whose first line this is has rates at times rather than requests."""
-    return first.startswith("[") or (
-        "," in first and any(_plain(name) in _RATES for name in first.split(",")) and first[0] != "{"
-    )
+    """Return whether a file whose first line this is has rates at times rather than requests with tokens."""
+    names = {_plain(name) for name in first.split(",")} if "," in first and first[0] != "{" else set()
+    return first.startswith("[") or not (names.isdisjoint(_RATES) or names & {*_PROMPTS, *_OUTPUTS})
 
 
 def _read_rates(lines: Iterable[tuple[int, str]], path: str) -> Trace:
@@ -177,9 +176,10 @@ def _read_rates(lines: Iterable[tuple[int, str]], path: str) -> Trace:
     try:
         rows = json.loads(text) if text.startswith("[") else [*csv.DictReader(text.splitlines())]
         points = [(_value(row, _TIMES), _value(row, _RATES)) for row in rows]
-    except (ValueError, TypeError, AttributeError, RecursionError):
+    except (ValueError, OverflowError, TypeError, AttributeError, RecursionError):
         raise RequestError(
-            f"The series of rates {path} cannot be read; write a CSV with the header seconds,rate."
+            f"The series of rates {path} cannot be read; write a CSV with the header seconds,rate, or a "
+            "trace of requests as one object of JSON a line."
         ) from None
     try:
         times = arrival_times(points)
