@@ -391,9 +391,17 @@ def test_a_load_ends_once_a_bound_on_its_times_is_decided(monkeypatch: pytest.Mo
 
 
 def test_a_server_that_nobody_asks_is_not_silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """While all users think, no answer is missing: neither is the load given up, nor its end."""
-    load = Load(sequence=(5, 5), timeout=1.0, duration=20.0)
-    for in_flight, gives_up in ((0, False), (1, True)):
+    """While all users think, or a trace pauses, no answer is missing: the load is not given up."""
+    chats = Load(sequence=(5, 5), timeout=1.0, duration=20.0)
+    pauses = Load(arrivals=OPEN, rate=200, timeout=1.0, duration=20.0)
+    users = Load(timeout=1.0, duration=20.0)
+    for load, in_flight, gives_up in (
+        (chats, 0, False),
+        (chats, 1, True),
+        (pauses, 0, False),
+        (pauses, 1, True),
+        (users, 0, True),
+    ):
         world = World(hangs_after=400, in_flight=in_flight)
         events = run_probe(monkeypatch, world, load)
         assert any("no request succeeded" in e.message for e in events if isinstance(e, Failure)) is gives_up
