@@ -290,6 +290,16 @@ def test_what_is_no_series_of_rates_is_refused(text: str, sentence: str, tmp_pat
     assert "rates.csv" in str(error.value)
 
 
+def test_a_window_before_the_first_request_of_a_series_is_refused(tmp_path: Path) -> None:
+    """With when that is due."""
+    path = tmp_path / "rates.csv"
+    path.write_text(RATES["a CSV"], "utf-8")
+    trace = read_trace(str(path))
+    assert len(trace.until(1.0).times) < len(trace.times)
+    with pytest.raises(RequestError, match=r"no request in its first 1e-06 s.* after 0\.\d+ s"):
+        trace.until(1e-6)
+
+
 def test_requests_with_tokens_are_no_series_of_rates(tmp_path: Path) -> None:
     """Whatever else their columns are called."""
     path = tmp_path / "requests.csv"

@@ -30,6 +30,7 @@ from modeldyno.testing.fakes import a_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from modeldyno.base.result.result import Event
 
@@ -415,3 +416,17 @@ def test_a_load_lasts_for_rounds_of_thinking_and_answering(monkeypatch: pytest.M
     measured, _ = probed(monkeypatch, world, Load(sequence=(5, 5)), plan)
     assert (world.now - BEGIN) / SECOND == pytest.approx(48, abs=1.0)
     assert "latency" in measured
+
+
+def test_a_part_of_a_trace_that_was_asked_for_is_not_doubted(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """But one that is as long as a trace is replayed at most without a word."""
+    path = tmp_path / "trace.txt"
+    path.write_text("0\n20\n")
+    monkeypatch.setattr(probe, "_LONGEST_TRACE", 5.0)
+    for duration, is_doubted in ((5.0, False), (None, True)):
+        load = Load(arrivals=Arrivals.TRACE, trace=str(path), duration=duration)
+        events = run_probe(monkeypatch, World(), load, Plan(may_extend=True))
+        seen = [each.seen for each in events if isinstance(each, Doubt)]
+        assert any("were replayed" in each for each in seen) is is_doubted

@@ -80,10 +80,19 @@ class Trace:
     """Names of fields that are none of these."""
 
     def until(self, window: float | None) -> Trace:
-        """Return the requests that are due in the first seconds; all without a number of them."""
+        """Return the requests that are due in the first seconds; all without a number of them.
+
+        Raises:
+            RequestError: there are none, as a series of rates may begin with its first request later.
+        """
         if window is None:
             return self
         count = bisect_left(self.times, int(window * _SECOND))
+        if not count:
+            raise RequestError(
+                f"The trace has no request in its first {window:g} s, the first one is due after "
+                f"{self.times[0] / _SECOND:.3g} s; make `replay_window` longer."
+            )
         columns = ("times", "prompt_tokens", "output_tokens", "blocks")
         return replace(self, **{name: getattr(self, name)[:count] for name in columns})
 
