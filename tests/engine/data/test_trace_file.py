@@ -275,6 +275,10 @@ def test_a_series_of_rates_is_a_trace_of_times_alone(text: str, tmp_path: Path) 
         ('[{"time_s": 0}, {"time_s": 1}]', "write a CSV with the header seconds,rate"),
         ("[1, 2]", "write a CSV with the header seconds,rate"),
         ("[", "write a CSV with the header seconds,rate"),
+        (f'[{{"time_s": 0, "qps": 1{"0" * 400}}}]', "write a CSV with the header seconds,rate"),
+        ('[\n{"timestamp": 0, "input_length": 5, "output_length": 6}\n]', "one object of JSON a line"),
+        ("seconds,rate\n0,0\n1e300,1e-299\n", "The time 1e\\+300 s .* is too long"),
+        ("seconds,rate\n0,1e300\n10,1e300\n", "has 1e\\+301 requests"),
     ],
 )
 def test_what_is_no_series_of_rates_is_refused(text: str, sentence: str, tmp_path: Path) -> None:
@@ -284,6 +288,34 @@ def test_what_is_no_series_of_rates_is_refused(text: str, sentence: str, tmp_pat
     with pytest.raises(RequestError, match=sentence) as error:
         read_trace(str(path))
     assert "rates.csv" in str(error.value)
+
+
+def test_a_window_before_the_first_request_of_a_series_is_refused(tmp_path: Path) -> None:
+    """With when that is due."""
+    path = tmp_path / "rates.csv"
+    path.write_text(RATES["a CSV"], "utf-8")
+    trace = read_trace(str(path))
+    assert len(trace.until(1.0).times) < len(trace.times)
+    with pytest.raises(RequestError, match=r"no request in its first 1e-06 s.* after 0\.\d+ s"):
+        trace.until(1e-6)
+
+
+def test_requests_with_tokens_are_no_series_of_rates(tmp_path: Path) -> None:
+    """Whatever else their columns are called."""
+    path = tmp_path / "requests.csv"
+    path.write_text("seconds,prompt_tokens,output_tokens,rate\n0,5,6,1\n2,7,8,1\n", "utf-8")
+    trace = read_trace(str(path))
+    assert [*trace.prompt_tokens] == [5, 7]
+    assert trace.others == ("rate",)
+
+
+def test_an_attribute_of_a_span_that_is_no_text_is_passed_over(tmp_path: Path) -> None:
+    """As if it were not there."""
+    span = a_span(1, {"gen_ai.usage.input_tokens": 5, "gen_ai.usage.output_tokens": 6})
+    span["attributes"].append({"key": "gen_ai.operation.name", "value": {"stringValue": ["chat"]}})
+    path = tmp_path / "spans.json"
+    path.write_text(json.dumps(of_spans(span)))
+    assert [*read_trace(str(path)).prompt_tokens] == [5]
 
 
 def test_rates_between_points_are_linear() -> None:

@@ -30,6 +30,7 @@ from modeldyno.testing.fakes import a_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from modeldyno.base.result.result import Event
 
@@ -391,9 +392,17 @@ def test_a_load_ends_once_a_bound_on_its_times_is_decided(monkeypatch: pytest.Mo
 
 
 def test_a_server_that_nobody_asks_is_not_silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """While all users think, no answer is missing: neither is the load given up, nor its end."""
-    load = Load(sequence=(5, 5), timeout=1.0, duration=20.0)
-    for in_flight, gives_up in ((0, False), (1, True)):
+    """While all users think, or a trace pauses, no answer is missing: the load is not given up."""
+    chats = Load(sequence=(5, 5), timeout=1.0, duration=20.0)
+    pauses = Load(arrivals=OPEN, rate=200, timeout=1.0, duration=20.0)
+    users = Load(timeout=1.0, duration=20.0)
+    for load, in_flight, gives_up in (
+        (chats, 0, False),
+        (chats, 1, True),
+        (pauses, 0, False),
+        (pauses, 1, True),
+        (users, 0, True),
+    ):
         world = World(hangs_after=400, in_flight=in_flight)
         events = run_probe(monkeypatch, world, load)
         assert any("no request succeeded" in e.message for e in events if isinstance(e, Failure)) is gives_up
@@ -407,3 +416,17 @@ def test_a_load_lasts_for_rounds_of_thinking_and_answering(monkeypatch: pytest.M
     measured, _ = probed(monkeypatch, world, Load(sequence=(5, 5)), plan)
     assert (world.now - BEGIN) / SECOND == pytest.approx(48, abs=1.0)
     assert "latency" in measured
+
+
+def test_a_part_of_a_trace_that_was_asked_for_is_not_doubted(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """But one that is as long as a trace is replayed at most without a word."""
+    path = tmp_path / "trace.txt"
+    path.write_text("0\n20\n")
+    monkeypatch.setattr(probe, "_LONGEST_TRACE", 5.0)
+    for duration, is_doubted in ((5.0, False), (None, True)):
+        load = Load(arrivals=Arrivals.TRACE, trace=str(path), duration=duration)
+        events = run_probe(monkeypatch, World(), load, Plan(may_extend=True))
+        seen = [each.seen for each in events if isinstance(each, Doubt)]
+        assert any("were replayed" in each for each in seen) is is_doubted

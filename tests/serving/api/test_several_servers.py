@@ -95,9 +95,35 @@ def test_what_is_no_replica_is_refused(ports: tuple[int, int]) -> None:
             (nobody, "does not answer"),
             (f"http://127.0.0.1:{ports[1]}#other", "is of other, not of echo"),
             (f"grpc://127.0.0.1:{ports[1]}#echo", "is not spoken to in kserve-http"),
+            (f"http://127.0.0.1:{ports[1]}#echo@7", "is of version 7"),
+            (url, "is there twice"),
+            (f"http://127.0.0.1:{ports[1]} http://127.0.0.1:{ports[1]}", "is there twice"),
         ):
             with pytest.raises(RequestError, match=sentence):
                 modeldyno.load(url, replicas=replicas, requests=5, **SHORT)
+
+
+def test_a_replica_that_is_starting_is_waited_for(ports: tuple[int, int]) -> None:
+    """As long as the first URL or its own says."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    late = (
+        "import time, runpy; time.sleep(4); runpy.run_module('modeldyno.testing.server', run_name='__main__')"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", late, "--port", str(port)], stdout=subprocess.DEVNULL
+    ) as server:
+        try:
+            result = modeldyno.load(
+                f"http://127.0.0.1:{ports[0]}#echo",
+                replicas=f"http://127.0.0.1:{port}#,wait=60s",
+                requests=5,
+                **SHORT,
+            )
+        finally:
+            server.kill()
+    assert not result.failures
 
 
 def test_a_server_that_is_starting_is_waited_for() -> None:

@@ -80,3 +80,18 @@ def test_servers_have_the_names_of_their_addresses() -> None:
         replicas=(Replica(host="b", port=2), Replica(host="c", port=3)),
     )  # fmt: skip
     assert server_names(target) == ("a:1", "b:2", "c:3")
+
+
+def test_servers_behind_one_address_are_told_apart_by_their_paths() -> None:
+    """As a gateway has them."""
+    message = b"POST /a/infer HTTP/1.1\r\nHost: gateway\r\n\r\n"
+    other = "POST /b/infer HTTP/1.1\r\nHost: gateway\r\n"
+    target = Target(
+        protocol="http",
+        transport=Transport.HTTP,
+        host="gateway",
+        port=80,
+        messages=(message,),
+        replicas=(Replica(host="gateway", port=80, start=other), Replica(host="c", port=80, start=other)),
+    )
+    assert server_names(target) == ("gateway:80/a/infer", "gateway:80/b/infer", "c:80")

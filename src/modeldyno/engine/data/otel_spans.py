@@ -43,5 +43,5 @@ def _attributes(span: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for attribute in _objects(span, "attributes"):
         value = attribute.get("value")
         for kind, content in (value if isinstance(value, dict) else {}).items():
-            if kind in {"stringValue", "intValue", "doubleValue"}:
+            if kind in {"stringValue", "intValue", "doubleValue"} and isinstance(content, str | int | float):
                 yield str(attribute.get("key")), content

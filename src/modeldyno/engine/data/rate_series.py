@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 _SECOND = 1_000_000_000
 _MOST = 20_000_000
 """Requests of a series at most."""
+_LATEST = 4e9
+"""Seconds, which may count from 1970, at which a rate may stand."""
 _SEED = "rates"
 """Of the random times: the same series has the same requests for every driver, and on another day."""
 
@@ -38,12 +40,14 @@ def arrival_times(points: Sequence[tuple[float, float]]) -> array[int]:
                 f"The seconds of a series of rates increase; {after:g} stands after {before:g}."
             )
     for seconds, rate in points:
-        if not (math.isfinite(seconds) and 0 <= rate < math.inf):
+        if not abs(seconds) <= _LATEST:
+            raise RequestError(f"The time {seconds:g} s of a series of rates is too long; write seconds.")
+        if not 0 <= rate < math.inf:
             raise RequestError(f"The rate {rate:g} at {seconds:g} s is none; write requests a second.")
     expected = sum((t1 - t0) * (r0 + r1) / 2 for (t0, r0), (t1, r1) in pairwise(points))
     if expected > _MOST:
         raise RequestError(
-            f"The series of rates has {expected:,.0f} requests, of at most {_MOST:,}; lower its rates."
+            f"The series of rates has {expected:.3g} requests, of at most {_MOST:,}; lower its rates."
         )
     times = array("q", _times(points))
     if not times:

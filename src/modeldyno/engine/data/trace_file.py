@@ -80,10 +80,19 @@ class Trace:
     """Names of fields that are none of these."""
 
     def until(self, window: float | None) -> Trace:
-        """Return the requests that are due in the first seconds; all without a number of them."""
+        """Return the requests that are due in the first seconds; all without a number of them.
+
+        Raises:
+            RequestError: there are none, as a series of rates may begin with its first request later.
+        """
         if window is None:
             return self
         count = bisect_left(self.times, int(window * _SECOND))
+        if not count:
+            raise RequestError(
+                f"The trace has no request in its first {window:g} s, the first one is due after "
+                f"{self.times[0] / _SECOND:.3g} s; make `replay_window` longer."
+            )
         columns = ("times", "prompt_tokens", "output_tokens", "blocks")
         return replace(self, **{name: getattr(self, name)[:count] for name in columns})
 
@@ -165,10 +174,9 @@ def _number_lines(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
 
 
 def _is_rate_series(first: str) -> bool:
-    """Return whether a file whose first line this is has rates at times rather than requests."""
-    return first.startswith("[") or (
-        "," in first and any(_plain(name) in _RATES for name in first.split(",")) and first[0] != "{"
-    )
+    """Return whether a file whose first line this is has rates at times rather than requests with tokens."""
+    names = {_plain(name) for name in first.split(",")} if "," in first and first[0] != "{" else set()
+    return first.startswith("[") or not (names.isdisjoint(_RATES) or names & {*_PROMPTS, *_OUTPUTS})
 
 
 def _read_rates(lines: Iterable[tuple[int, str]], path: str) -> Trace:
@@ -177,9 +185,10 @@ def _read_rates(lines: Iterable[tuple[int, str]], path: str) -> Trace:
     try:
         rows = json.loads(text) if text.startswith("[") else [*csv.DictReader(text.splitlines())]
         points = [(_value(row, _TIMES), _value(row, _RATES)) for row in rows]
-    except (ValueError, TypeError, AttributeError, RecursionError):
+    except (ValueError, OverflowError, TypeError, AttributeError, RecursionError):
         raise RequestError(
-            f"The series of rates {path} cannot be read; write a CSV with the header seconds,rate."
+            f"The series of rates {path} cannot be read; write a CSV with the header seconds,rate, or a "
+            "trace of requests as one object of JSON a line."
         ) from None
     try:
         times = arrival_times(points)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from modeldyno.base import plugins
+from modeldyno.base.clock import monotonic, sleep
 from modeldyno.base.errors import RequestError
 from modeldyno.base.job.knob import BATCH_SIZE, Knob
 from modeldyno.base.job.prompt_images import IMAGE_SIZE, IMAGES, images_of_knobs
@@ -171,6 +172,8 @@ _NO_METRICS = "none"
 """The knob server_metrics of a server whose metrics are not to be read."""
 _STATISTICS_TIMEOUT = 10.0
 """Seconds that a server may take to return its statistics or its list of models."""
+_PAUSE = 0.2
+"""Seconds between two questions to a replica that is starting."""
 _NOT_FOUND = 404
 _METRICS_PORT = {"kserve-http": 2, "kserve-grpc": 1}
 """Protocol to how far the port of Triton's metrics is above its own: 8000, 8001 and 8002."""
@@ -237,7 +240,7 @@ def _replicas(client: Client, endpoint: Endpoint, config: Mapping[str, KnobValue
     """Yield the further servers that the knob names.
 
     Raises:
-        RequestError: one is no URL of a server that has the model, too.
+        RequestError: one is no URL of a server that has the model, too, or is there twice.
     """
     if _REPLICAS.name not in config:
         return
@@ -245,6 +248,7 @@ def _replicas(client: Client, endpoint: Endpoint, config: Mapping[str, KnobValue
         raise RequestError("The knob server_metrics is of one server; leave it out, or replicas.")
     if endpoint.options.get(SHARED_MEMORY):
         raise RequestError("Inputs in shared memory are of one server; leave out shared_memory, or replicas.")
+    places = {(endpoint.host, endpoint.port, endpoint.path)}
     for url in _SEPARATOR.split(str(config[_REPLICAS.name]).strip()):
         other, transport = parse_endpoint(url)
         where = f"{other.host}:{other.port}"
@@ -258,22 +262,43 @@ def _replicas(client: Client, endpoint: Endpoint, config: Mapping[str, KnobValue
                 f"The replica {where} is of {other.model}, not of {endpoint.model}; load another model with "
                 "`beside`."
             )
-        other = replace(endpoint, host=other.host, port=other.port, path=other.path, tls=other.tls)
+        if other.version not in {"", endpoint.version}:
+            raise RequestError(
+                f"The replica {where} is of version {other.version}, not of {endpoint.version or 'any'}; all "
+                "servers have the same one."
+            )
+        other = replace(
+            endpoint,
+            host=other.host,
+            port=other.port,
+            path=other.path,
+            tls=other.tls,
+            wait=max(endpoint.wait, other.wait),
+        )
+        if (place := (other.host, other.port, other.path)) in places:
+            raise RequestError(f"The server {where}{other.path} is there twice; leave it out of replicas.")
+        places.add(place)
         _check_replica(client, other)
         yield other
 
 
 def _check_replica(client: Client, endpoint: Endpoint) -> None:
-    """Raise RequestError if a server does not answer, or lists other models than this one."""
+    """Raise RequestError if a server does not answer in its time, or lists other models than this one."""
     where, request = f"{endpoint.host}:{endpoint.port}", client.greeting(endpoint)
     if request is None:
         return
-    try:
-        server = client.recognised(send_once(request, timeout=_STATISTICS_TIMEOUT))
-    except OSError as error:
-        raise RequestError(f"The replica {where} does not answer: {error}; check its URL.") from error
+    deadline = monotonic() + endpoint.wait
+    while True:
+        try:
+            server, reason = client.recognised(send_once(request, timeout=_STATISTICS_TIMEOUT)), ""
+        except OSError as error:
+            server, reason = None, f": {error}"
+        if server is not None or monotonic() >= deadline:
+            break
+        sleep(_PAUSE)
     if server is None:
-        raise RequestError(f"The replica {where} does not answer in {endpoint.protocol}; check its URL.")
+        how = reason or f" in {endpoint.protocol}"
+        raise RequestError(f"The replica {where} does not answer{how}; check its URL.")
     if server.models and endpoint.model not in {"", *server.models}:
         missing = unknown_model(endpoint.model, endpoint.version, server.models)
         raise RequestError(f"The replica {where}: {missing}.")

@@ -26,8 +26,17 @@ _MUCH_FAILED = 0.01
 
 
 def server_names(target: Target) -> tuple[str, ...]:
-    """Return the addresses of a target's servers."""
-    return tuple(f"{server.host}:{server.port}" for server in target.servers)
+    """Return the addresses of a target's servers, with the path where several are behind one address."""
+    names = [f"{server.host}:{server.port}" for server in target.servers]
+    paths = [_path(server.start.encode("latin-1") or server.messages[0]) for server in target.servers]
+    return tuple(
+        name + (path if names.count(name) > 1 else "") for name, path in zip(names, paths, strict=True)
+    )
+
+
+def _path(message: bytes) -> str:
+    """Return the path of an HTTP request; of gRPC, which has none there, no server shares an address."""
+    return message.split(b" ", 2)[1].decode("latin-1") if message.count(b" ") > 1 else ""
 
 
 def server_measurements(window: SteadyWindow, names: Sequence[str], why: str) -> Iterator[Measurement]:

@@ -151,6 +151,8 @@ class _FinishedLoad:
     """Of each message the tokens with which it is to begin as an earlier one does; empty: none is."""
     of_trace: bool = False
     """Whether the messages are the requests of the trace that was replayed."""
+    of_own_length: bool = False
+    """Whether the load lasts as long as its trace, as nobody wished for another length."""
 
 
 def _run_loads(subject: ProbeContext, plan: Plan, spools: ExitStack) -> Iterator[_FinishedLoad]:
@@ -160,10 +162,11 @@ def _run_loads(subject: ProbeContext, plan: Plan, spools: ExitStack) -> Iterator
 
     def drive(index: int, spool: RecordSpool) -> _FinishedLoad:
         name, model_subject = subjects[index]
-        session, load = (
+        session, original = (
             cast("RequestSession | ThreadSession", model_subject.session),
-            _whole_trace(model_subject.load or Load(), plan),
+            model_subject.load or Load(),
         )
+        load = _whole_trace(original, plan)
         try:
             unlimited = replace(load, requests=None)
             with _start_load(session, model_subject, unlimited, plan.seed) as (
@@ -200,6 +203,7 @@ def _run_loads(subject: ProbeContext, plan: Plan, spools: ExitStack) -> Iterator
             expected=_expected(model_subject, load),
             shared=() if model_subject.streams is None else model_subject.streams.shared,
             of_trace=model_subject.streams is not None and model_subject.streams.of_trace,
+            of_own_length=load.duration != original.duration,
         )
 
     first_spool, *other_spools = [spools.enter_context(RecordSpool()) for _ in subjects]
@@ -238,7 +242,8 @@ def _report(finished: _FinishedLoad, plan: Plan, since: int) -> Iterator[Measure
         yield _REPEATED
     if monitor.load.trace and not finished.of_trace:
         yield from _unused_of_trace(monitor.load.trace)
-    yield from _cut_of_trace(monitor.load)
+    if finished.of_own_length:
+        yield from _cut_of_trace(monitor.load)
     yield from _answer_failures(monitor.tape, ending.replies, monitor.session, error_text)
     yield from _expected_answers(finished.expected, ending.replies, monitor.session)
     failures = list(_end_failures(monitor))
@@ -331,7 +336,7 @@ def _unused_of_trace(path: str) -> Iterator[Doubt]:
 
 def _cut_of_trace(load: Load) -> Iterator[Doubt]:
     """Yield a doubt if a long trace was replayed in part, which nobody asked for."""
-    if load.trace and load.duration == _LONGEST_TRACE and (seconds := _trace_seconds(load)) > _LONGEST_TRACE:
+    if (seconds := _trace_seconds(load)) > _LONGEST_TRACE:
         yield Doubt(
             code="trace-reduced",
             seen=f"the trace takes {format_quantity(seconds, SECONDS, 2)}, of which the first "

@@ -301,8 +301,8 @@ class LoadMonitor:
     def _keep(self, taken: LoadProgress) -> None:
         """Keep what has arrived, and tell each second that is over."""
         self.waiting = taken.backlog + taken.in_flight
-        if self.load.sequence is not None and not self.waiting:
-            self.unasked = perf_counter()
+        if not self.waiting and (self.load.sequence is not None or not (self.failed or self.load.closed)):
+            self.unasked = perf_counter()  # its clients think, or a trace pauses
         self.tape.add(taken.records)
         for second in self.live.add(taken, monotonic_ns()):
             self.watch(SecondPassed(load=str(self.load), second=second))
