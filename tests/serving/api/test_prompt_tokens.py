@@ -113,6 +113,13 @@ def test_what_lacks_or_contradicts_is_refused(url: str, more: dict[str, str], wh
         modeldyno.load(url, prompt_tokens=20, **more, **FAST)  # type: ignore[arg-type]
 
 
+def test_a_tokenizer_that_cannot_be_read_is_refused(url: str, tmp_path: Path) -> None:
+    """Also where only answers would be counted by it."""
+    (tmp_path / "tokenizer.json").write_text("{}")
+    with pytest.raises(RequestError, match="is no tokenizer that can be read"):
+        modeldyno.load(url, tokenizer=str(tmp_path), max_tokens=4, **FAST)  # type: ignore[arg-type]
+
+
 def test_a_model_without_prompts_has_no_tokens_to_ask_for() -> None:
     """It takes tensors."""
     with pytest.raises(RequestError, match="makes prompts, which only a server of a language model takes"):

@@ -30,7 +30,7 @@ from modeldyno.base.job.prompt_lengths import (
 )
 from modeldyno.base.system.process_tree import ancestors
 from modeldyno.base.system.prometheus_samples import parse_samples
-from modeldyno.engine.data.token_prompts import find_tokenizer
+from modeldyno.engine.data.token_prompts import find_tokenizer, open_tokenizer
 from modeldyno.engine.environment.listening import serving_process
 from modeldyno.engine.interfaces.request_target import Endpoint, Replica, Tls, Transport, start_of
 from modeldyno.engine.interfaces.server_stats import ServerCounters
@@ -201,7 +201,8 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[_Session]:
     """Open a session that sends requests.
 
     Raises:
-        RequestError: a knob does not apply to the server's protocol, or there are no metrics where it says.
+        RequestError: a knob does not apply to the server's protocol, there are no metrics where it says, or
+            no tokenizer that can be read.
     """
     endpoint: Endpoint = model.value
     for name in config:
@@ -217,6 +218,8 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[_Session]:
     }
     client = plugins.client(endpoint.protocol)
     endpoint = replace(endpoint, options={**endpoint.options, **options})
+    if TOKENIZER in config:
+        open_tokenizer(find_tokenizer(str(config[TOKENIZER])))  # fail here rather than in a driver
     replicas = tuple(_replicas(client, endpoint, config))
     pid = None if replicas else serving_process(endpoint.host, endpoint.port)
     metrics = [_find_metrics(each, config) for each in (endpoint, *replicas)]

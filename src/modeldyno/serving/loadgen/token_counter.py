@@ -16,23 +16,18 @@ if TYPE_CHECKING:
 class TokenCounter:
     """Counts the tokens of one answer after the other.
 
-    The tokenizer is opened for the first answer that needs it, which is one of the warm-up.
+    The tokenizer is opened before the load begins: in the middle of it, all other answers would wait.
     """
 
     def __init__(self, client: Client, tokenizer: str) -> None:
         self._client = client
-        self._place = tokenizer
         self._tokenizer: Any = None
+        with suppress(ModelDynoError):  # whoever opened the session has tried it
+            self._tokenizer = open_tokenizer(find_tokenizer(tokenizer))
 
     def __call__(self, reply: Reply) -> int:
         """Return the tokens of an answer; -1 if there is no tokenizer. Raises as `Client.tokens` does."""
         count = self._client.tokens(reply)
-        if count >= 0 or not self._place:
+        if count >= 0 or self._tokenizer is None:
             return count
-        if self._tokenizer is None:
-            with suppress(ModelDynoError):
-                self._tokenizer = open_tokenizer(find_tokenizer(self._place))
-            if self._tokenizer is None:
-                self._place = ""
-                return count
         return len(self._tokenizer.encode(self._client.text(reply), add_special_tokens=False).ids)

@@ -269,7 +269,7 @@ def _prompt_tokens(finished: _FinishedLoad) -> tuple[int, ...]:
     """Return the tokens of each message's prompt, as the answers to it say; -1 of one that none says."""
     counted = dict.fromkeys(range(finished.messages), -1)
     for reply in finished.ending.replies:
-        counted[reply.message] = finished.monitor.session.prompt_tokens(reply)
+        counted[reply.message] = max(counted[reply.message], finished.monitor.session.prompt_tokens(reply))
     return tuple(counted.values())
 
 
