@@ -63,6 +63,8 @@ LOAD = (
            in_file="Requests of each sequence, or turns of each chat: 20, 10..30, or data for its streams."),
     Option("think_time", PAUSE, "Pause of a sequence before its next request: 2s, 2s~0.5s or 1s..3s.",
            in_file="Pause of a sequence between an answer and its next request: 2s, 2s~0.5s or 1s..3s."),
+    Option("prefill_concurrency", COUNT, "Most requests at once that wait for their first token.",
+           in_file="Most requests at once whose streamed answers have not begun; further ones wait."),
     Option("cancel", SHARE_AND_TIME, "Give up a share of the requests so long after sending: 5%:0.5s.",
            in_file="Share of the requests that the client gives up, and how long after sending: 5%:0.5s."),
 )  # fmt: skip

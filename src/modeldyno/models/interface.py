@@ -123,6 +123,8 @@ class Model:
     """Tokenizes text with the model's own tokenizer, padded to the given or the longest length."""
     tokenizer: str = ""
     """File or folder of the tokenizer that counts the tokens of prompts; empty if unknown."""
+    template_tokens: int = 0
+    """Tokens that its server adds to each prompt, as of a chat template; texts are made that much shorter."""
     example: Feed | None = None
     """Example inputs that came with the model (from a factory or a callable)."""
     candidates: Callable[[], Iterable[InputSpec]] | None = None

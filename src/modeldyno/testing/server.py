@@ -215,6 +215,7 @@ def _argument_parser() -> argparse.ArgumentParser:
     )
     add("--metrics", choices=SERVERS, default="",
         help="write metrics at /metrics as this server does; what was cached is then only there")  # fmt: skip
+    add("--template", type=int, default=0, metavar="N", help="tokens that a chat template adds to a prompt")
     add("--no-usage", action="store_true", help="do not say how many tokens a completion or a chat has")
     add("--together", type=int, default=1, help="tokens in a chunk of a stream")
     add("--certificate", help="file; makes it HTTPS")
@@ -251,6 +252,7 @@ async def _serve(options: argparse.Namespace) -> None:
                 sessions=SeenSessions() if options.sessions else None,
                 cached_in_usage=not options.metrics,
                 usage=not options.no_usage,
+                template=options.template,
                 count_tokens=count_by_tokenizer(options.tokenizer) if options.tokenizer else count_words,
             ),
         ),

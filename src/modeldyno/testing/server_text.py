@@ -57,6 +57,8 @@ class Generation:
     """Beginnings of earlier prompts, of which the tokens are cached; None: nothing is cached."""
     sessions: SeenSessions | None = None
     """The chats of several turns so far, whose order is checked; None: it is not."""
+    template: int = 0
+    """Tokens that its chat template adds to each prompt but those of completions."""
     cached_in_usage: bool = True
     """Whether an answer says how much of its prompt was cached."""
     usage: bool = True
@@ -171,6 +173,7 @@ def answer(model: str, form: TextForm, body: bytes, settings: Generation) -> Ser
     count = next((int(number) for number in limits if number), settings.tokens)
     prompt = _read_prompt(request)
     size = sum(map(settings.count_tokens, prompt.texts)) + IMAGE_TOKENS * prompt.images
+    size += 0 if prompt.several else settings.template
     cached = None
     if settings.prefixes is not None:
         whole = prompt.texts if prompt.several else [" ".join(prompt.texts)]  # a chat is one prompt

@@ -21,6 +21,7 @@ from modeldyno.engine.interfaces.session import LocalSession, RequestSession
 from modeldyno.models.interface import Form, Model
 from modeldyno.profiling.resolve_model import resolve_reference
 from modeldyno.serving.backends import remote
+from modeldyno.serving.backends.request_knobs import PROTOCOL_KNOBS
 from modeldyno.serving.loadgen.driver_pool import send_once
 from modeldyno.testing.server import serve_in_subprocess
 
@@ -212,7 +213,7 @@ class TestKnobs:
 
     def test_every_option_has_a_protocol_that_exists(self) -> None:
         """Each knob but the batch size belongs to protocols that there are."""
-        for protocols, knobs in remote._KNOBS.items():
+        for protocols, knobs in PROTOCOL_KNOBS.items():
             assert set(protocols) <= set(plugins.names("client")), protocols
             assert all(knob.default is None for knob in knobs)  # what nobody sets is the server's own
 

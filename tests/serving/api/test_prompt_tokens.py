@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -24,6 +25,13 @@ FAST = {"requests": 12, "concurrency": 2, "max_time": 20, "store": False, "progr
 def url() -> Iterator[str]:
     """A server that counts words, which are tokens of one kind."""
     with serve_in_subprocess("--pace", "0.0005") as server:
+        yield f"http://127.0.0.1:{server.port}/v1"
+
+
+@pytest.fixture(scope="module")
+def templated() -> Iterator[str]:
+    """A server whose chat template adds nine tokens."""
+    with serve_in_subprocess("--pace", "0.0005", "--template", "9") as server:
         yield f"http://127.0.0.1:{server.port}/v1"
 
 
@@ -58,6 +66,61 @@ def test_the_same_is_asked_for_as_an_input(url: str, tokenizer: Path) -> None:
 
     assert 20 <= (result["prompt_tokens"] or 0) <= 30
     assert result.inputs[0].source == "tokens:20..30/4"
+
+
+@pytest.mark.parametrize(
+    ("options", "added"),
+    [
+        ({"endpoint": "chat", "prompt_tokens": 37}, 9),
+        ({"endpoint": "messages", "prompt_tokens": "20..30"}, 9),
+        ({"endpoint": "chat", "prompt_tokens": 64, "shared_prefix": 32}, 9),
+        ({"endpoint": "chat", "inputs": "prompt=tokens:20..30/4"}, 9),
+        ({"prompt_tokens": 37, "batch_size": 3}, None),
+    ],
+)
+def test_prompts_are_exact_with_what_a_chat_template_adds(
+    templated: str, tokenizer: Path, options: dict[str, object], added: int | None
+) -> None:
+    """Every prompt of the load, and not the first alone: the server counts them all."""
+    result = modeldyno.load(templated, tokenizer=str(tokenizer), **options, **FAST)  # type: ignore[arg-type]
+
+    assert result.number("template_tokens") == added
+    assert "length-differs" not in {doubt.code for doubt in result.doubts}
+    if isinstance(options.get("prompt_tokens"), int):
+        expected = int(str(options["prompt_tokens"])) * int(str(options.get("batch_size", 1)))
+        assert result["prompt_tokens"] == expected
+        assert result["prompt_token_rate"] == pytest.approx(
+            expected * (result["request_rate"] or 0), rel=1e-6
+        )
+
+
+def test_prompts_shorter_than_a_chat_template_are_sent_and_doubted(templated: str, tokenizer: Path) -> None:
+    """No text has less than no tokens."""
+    options = {"endpoint": "chat", "prompt_tokens": "4..20", "tokenizer": str(tokenizer)}
+    result = modeldyno.load(templated, **options, **FAST)  # type: ignore[arg-type]
+
+    assert result.find("template_tokens") is None
+    (doubt,) = (doubt for doubt in result.doubts if doubt.code == "length-differs")
+    assert doubt.advice.endswith("or ask for 9 fewer")
+
+
+def test_a_trace_has_its_lengths_behind_a_chat_template(
+    templated: str, tokenizer: Path, tmp_path: Path
+) -> None:
+    """Also where prompts share blocks."""
+    lines = [
+        {"timestamp": 20 * at, "input_length": 40 + at % 3, "output_length": 4, "hash_ids": [at % 2]}
+        for at in range(60)
+    ]
+    (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    result = modeldyno.load(
+        templated, replay=tmp_path / "t.jsonl", endpoint="chat", tokenizer=str(tokenizer),
+        records=tmp_path / "r.csv", store=False, progress=False,
+    )  # fmt: skip
+
+    assert result["template_tokens"] == 9
+    assert result["prompt_tokens"] == 40
+    assert "length-differs" not in {doubt.code for doubt in result.doubts}
 
 
 def test_lengths_of_a_file_are_sent_in_pairs(url: str, tokenizer: Path, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 import modeldyno
 from modeldyno.base.errors import RequestError
+from modeldyno.base.metrics.measurement import Distribution
 from modeldyno.testing.server import serve_in_subprocess
 
 if TYPE_CHECKING:
@@ -55,6 +56,23 @@ def test_each_of_two_servers_has_half_of_the_requests(ports: tuple[int, int], tm
     assert "By server; about: not certified" in str(result)
     rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
     assert {row["server"] for row in rows} == {0, 1}
+
+
+def test_a_model_beside_is_sent_to_all_servers_as_well(ports: tuple[int, int]) -> None:
+    """In turn, too: half of its answers come from the slow one."""
+    quick, slow = ports
+    result = modeldyno.load(
+        f"http://127.0.0.1:{quick}#echo",
+        replicas=f"http://127.0.0.1:{slow}",
+        beside=(f"http://127.0.0.1:{quick}#echo name=other input=x=1x4",),
+        concurrency=2,
+        requests=200,
+        **SHORT,
+    )
+    latency = result.find("latency", "other")
+    assert latency is not None
+    assert isinstance(latency.value, Distribution)
+    assert 0.3 < (latency.value.samples() > 0.018).mean() < 0.7
 
 
 def test_a_session_stays_with_its_server(tmp_path: Path) -> None:

@@ -51,6 +51,8 @@ class World:
         self.marks: list[tuple[str, int]] = []
         self.left: list[int] = []
         self.answer: Callable[[Call, int], Answer | None] = lambda _call, _number: (5, RequestOutcome.OK, 200)
+        self.first_piece: int | None = None
+        """Milliseconds until an answer begins; None: it comes whole."""
         self._numbers = count()
         self._order = count()
         self._later: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
@@ -94,7 +96,15 @@ class World:
         answer = self.answer(call, next(self._numbers))
         if answer is not None:
             self._held[call] = call.sent
+            if self.first_piece is not None:
+                self.call_later(self.first_piece / 1000, self._begin, call, now)
             self.call_later(answer[0] / 1000, self._end, call, now, answer)
+
+    def _begin(self, call: Call, sent: int) -> None:
+        if self._held.get(call) == sent:
+            call.pieces.append(self.now)
+            if call.begun is not None:
+                call.begun(call)
 
     def _end(self, call: Call, sent: int, answer: Answer) -> None:
         if self._held.get(call) != sent:
@@ -659,6 +669,62 @@ def test_a_failed_request_is_followed_by_no_thought(world: World) -> None:
     world.drive(Load(concurrency=1, sequence=(3, 3), think_time=thinking(0.01)))
     world.run(40)
     assert [text for text, _ in world.marks] == ["[1", "1", "[2", "2"]
+
+
+def waiting_for_a_first_piece(sent: Any, end: Any, *, first: float) -> int:
+    """Return the most requests at once that had been sent and whose answers had not begun."""
+    begun = np.minimum(sent + first * MILLISECOND, end)
+    return int(max(((sent <= at) & (begun > at)).sum() for at in sent.tolist()))
+
+
+@pytest.mark.parametrize(
+    "load",
+    [
+        Load(concurrency=8, prefill_concurrency=2),
+        Load(concurrency=8, prefill_concurrency=2, sequence=(3, 3)),
+        Load(
+            concurrency=8, prefill_concurrency=2, sequence=(3, 3), think_time=ThinkTime(low=0.01, high=0.01)
+        ),
+        Load(arrivals=Arrivals.POISSON, rate=300.0, prefill_concurrency=2),
+        Load(
+            arrivals=Arrivals.BURST, burst=8, rate=200.0, concurrency=6, prefill_concurrency=2, requests=300
+        ),
+        Load(concurrency=8, prefill_concurrency=2, retries=2, cancel=Cancellation(share=0.1, after=0.004)),
+    ],
+    ids=str,
+)
+def test_no_more_requests_than_asked_for_wait_for_a_first_piece(world: World, load: Load) -> None:
+    """Of a server that begins to answer after 5 ms, one in nine fails; the others wait, which is latency."""
+    world.answer = lambda _, number: (
+        (3, RequestOutcome.REJECTED, 503) if number % 9 == 4 else (20, RequestOutcome.OK, 200)
+    )
+    world.first_piece = 5
+    load_loop = world.drive(load, messages=9)
+    world.run(2000)
+    load_loop.stop(1.0)
+    world.run(1100)
+    block = load_loop.block()
+    rows = records(block)
+    in_time = rows.due < START + 2000 * MILLISECOND  # the last of each sequence are sent at the end
+
+    assert waiting_for_a_first_piece(rows.sent[in_time], rows.end[in_time], first=5) == 2
+    assert in_time.sum() >= 300 - 9
+    lag = (rows.sent - rows.due) / MILLISECOND
+    assert lag.max() > 2
+    assert block.in_flight == 0
+
+
+def test_what_waits_for_its_prefill_at_the_end_is_not_sent(world: World) -> None:
+    """And is counted as due; a server that never begins holds back all others."""
+    world.answer = lambda *_: None
+    load_loop = world.drive(Load(concurrency=8, prefill_concurrency=3, sequence=(2, 2)))
+    world.run(100)
+    assert (load_loop.block().in_flight, load_loop.block().backlog) == (3, 5)
+    load_loop.stop(0.1)
+    world.run(200)
+    block = load_loop.block()
+    assert (block.in_flight, block.backlog) == (0, 5)
+    assert (records(load_loop.block()).outcome == RequestOutcome.CANCELLED).all()
 
 
 def cancelling(share: float, after: float = 0.02) -> Cancellation:

@@ -90,6 +90,9 @@ class Load:
     think_time: ThinkTime | None = None
     """Pause of a sequence between an answer and when its next request is due; None: that of the data, or
     none."""
+    prefill_concurrency: int | None = None
+    """Most requests at once whose streamed answers have not begun; further ones wait, and their latency
+    includes the wait. None: no limit."""
     cancel: Cancellation | None = None
     """Share of requests that the client gives up before their answers end; None: none."""
 
@@ -119,6 +122,11 @@ class Load:
         others = {metric: seconds for metric, seconds in times.items() if metric != "latency"}
         return replace(self, within=times.get("latency"), also_within=others)
 
+    @property
+    def holds_back(self) -> bool:
+        """Whether requests that are due may wait until others have ended, or begun to be answered."""
+        return self.closed or self.concurrency is not None or self.prefill_concurrency is not None
+
     def longest(self, max_time: float) -> float:
         """Return the seconds that it may take, warm-up included, where a measurement may take `max_time`."""
         if self.duration is not None:  # the warm-up may take a third of it
@@ -128,7 +136,9 @@ class Load:
     def __str__(self) -> str:
         """Describe it in a few words."""
         given_up = self.cancel and f", giving up {str(self.cancel).replace(':', ' after ')}"
-        return f"{self._arriving}{given_up or ''}"
+        first = self.prefill_concurrency
+        prefill = f", at most {first} before the first token" if first else ""
+        return f"{self._arriving}{prefill}{given_up or ''}"
 
     @property
     def _arriving(self) -> str:
@@ -178,7 +188,7 @@ def _contradictions(load: Load) -> tuple[tuple[bool, str], ...]:
     }  # fmt: skip
     counted = {
         "concurrency": load.concurrency, "requests": load.requests, "burst": load.burst,
-        "drivers": load.drivers,
+        "drivers": load.drivers, "prefill_concurrency": load.prefill_concurrency,
     }  # fmt: skip
     return (
         (paced and load.rate is None, f"{load.arrivals} arrivals need a rate, such as `rate=100`"),

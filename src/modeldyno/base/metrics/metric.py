@@ -385,6 +385,10 @@ METRICS = MetricTable((
          "Tokens of the prompts of a request, the first one, as the server counts them; of a turn of chats "
          "their mean.",
          section=ReportSection.DETAILS),
+    _row("template_tokens", COUNT, _NEITHER,
+         "Tokens that the server adds to each prompt itself, as by its chat template; texts were made that "
+         "much shorter, so that prompts have the tokens that were asked for.",
+         section=ReportSection.DETAILS),
     _row("cached_prompt_share", FRACTION, _NEITHER,
          "Share of the prompts' tokens that the server had from earlier requests, as its answers say, or its"
          " metrics.",

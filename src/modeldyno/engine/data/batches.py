@@ -568,7 +568,9 @@ def _make_prompts(model: Model, source: str, batch: int, data: _Data, *, most: i
     if source.startswith(TRACE_SCHEME):
         return _trace_prompts(model, source, batch, data, seed=seed)
     lengths = parse_prompt_lengths(source)
-    values, counts = token_prompts.make_prompts(lengths, model.tokenizer, most=most, seed=seed)
+    values, counts = token_prompts.make_prompts(
+        lengths, model.tokenizer, most=most, seed=seed, added=model.template_tokens
+    )
     data.prompt_tokens.extend(counts)
     data.shared.extend([lengths.shared] * len(counts) if lengths.shared else ())
     return values
@@ -581,7 +583,9 @@ def _trace_prompts(model: Model, source: str, batch: int, data: _Data, *, seed: 
         raise RequestError(f"The trace {path} has no lengths of prompts, so that none can be made of it.")
     if batch != 1:
         raise RequestError("A request of a trace has one prompt; set batch_size=1.")
-    made = trace_prompts.make_trace_prompts(trace, path, model.tokenizer, seed=seed)
+    made = trace_prompts.make_trace_prompts(
+        trace, path, model.tokenizer, seed=seed, added=model.template_tokens
+    )
     data.prompt_tokens.extend(made.tokens)
     data.shared.extend(made.shared)
     data.traces.append(path)

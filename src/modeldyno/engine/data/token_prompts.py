@@ -55,7 +55,7 @@ def find_tokenizer(place: str) -> Path:
 
 
 def make_prompts(
-    lengths: PromptLengths, place: str, *, most: int, seed: int
+    lengths: PromptLengths, place: str, *, most: int, seed: int, added: int = 0
 ) -> tuple[list[str], tuple[int, ...]]:
     """Make different prompts of the lengths asked for.
 
@@ -64,6 +64,7 @@ def make_prompts(
         place: file or folder of the tokenizer; empty if there is none.
         most: prompts to make; fewer if they are long, but at least FEWEST.
         seed: of words and lengths.
+        added: tokens that the server adds to each, by which texts are shorter.
 
     Returns:
         Texts, or requests that `text_requests.read_request` reads, and the tokens of each prompt: of none if
@@ -79,7 +80,8 @@ def make_prompts(
     targets, limits = (_draw_pairs if lengths.pairs else _draw_lengths)(lengths, most, generator)
     if targets:
         file = find_tokenizer(place)
-        texts = _texts(open_tokenizer(file), targets, lengths.shared, generator, file)
+        of_texts = [tokens - added for tokens in targets]
+        texts = _texts(open_tokenizer(file), of_texts, lengths.shared, generator, file)
     else:
         texts = [" ".join(generator.choice(WORDS, WORDS_OF_A_PROMPT)) for _ in limits]
     if limits:

@@ -42,7 +42,7 @@ class TracePrompts:
     """What of the trace was not used."""
 
 
-def make_trace_prompts(trace: Trace, path: str, place: str, *, seed: int) -> TracePrompts:
+def make_trace_prompts(trace: Trace, path: str, place: str, *, seed: int, added: int = 0) -> TracePrompts:
     """Make the requests of a trace, as many as fit into MOST_BYTES.
 
     Args:
@@ -50,6 +50,7 @@ def make_trace_prompts(trace: Trace, path: str, place: str, *, seed: int) -> Tra
         path: of its file, for messages.
         place: file or folder of the tokenizer.
         seed: of the words.
+        added: tokens that the server adds to each prompt, by which texts are shorter.
 
     Raises:
         RequestError: there is no tokenizer, it cannot be read, or no text has so few tokens.
@@ -60,14 +61,14 @@ def make_trace_prompts(trace: Trace, path: str, place: str, *, seed: int) -> Tra
     file = find_tokenizer(place)
     single = find_single_tokens(open_tokenizer(file), file)
     fewest = min(trace.prompt_tokens)
-    if fewest <= single.own:
+    if fewest - added <= single.own:
         raise RequestError(
             f"{path} has a prompt of {fewest} tokens, which is impossible with {file}, which adds "
             f"{single.own} of its own."
         )
     words = _BlockTexts(single, trace.block_tokens, np.random.default_rng(seed))
     texts, shared, size = list[str](), list[int](), 0
-    for text, begins in _prompts(trace, words):
+    for text, begins in _prompts(trace, words, added):
         size += len(text)
         if texts and size > MOST_BYTES:
             break
@@ -114,9 +115,9 @@ class _BlockTexts:
         return text, shared + (self.single.before if shared else 0)
 
 
-def _prompts(trace: Trace, words: _BlockTexts) -> Iterator[tuple[str, int]]:
+def _prompts(trace: Trace, words: _BlockTexts, added: int) -> Iterator[tuple[str, int]]:
     for at, tokens in enumerate(trace.prompt_tokens):
-        yield words.prompt(trace.blocks[at] if trace.blocks else (), tokens)
+        yield words.prompt(trace.blocks[at] if trace.blocks else (), tokens - added)
 
 
 def _doubts(trace: Trace, path: str, made: int) -> Iterator[Doubt]:

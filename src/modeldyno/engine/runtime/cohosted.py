@@ -13,6 +13,7 @@ from modeldyno.engine.interfaces.probe import ProbeContext
 from modeldyno.engine.runtime.session_setup import (
     assume_input_sizes,
     first_call,
+    fit_prompts,
     identity,
     import_frameworks,
     load_model,
@@ -71,7 +72,8 @@ def load_cohosted(
         with stage(f"open {name}"):
             guest = stack.enter_context(session.host(model, spec.config))
         with stage(f"first call {name}"):
-            opened = first_call(guest, payload, model, stage, job.load or Load())
+            opened = fit_prompts(spec, first_call(guest, payload, model, stage, job.load or Load()), stage)
+            payload = opened.payload
         guests.events += [with_model_scope(name, event) for event in opened.events]
         guests.subjects[name] = ProbeContext(
             model=model,

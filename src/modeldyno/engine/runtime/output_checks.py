@@ -217,3 +217,7 @@ class OpenedModel:
     """What the first call returned."""
     first_inputs: Sketch | None = None
     """Its inputs, as they were before it."""
+    prompt_tokens: int = -1
+    """Tokens of the prompts of the first request, as the server counts them; -1 if unknown."""
+    template_tokens: int = 0
+    """Tokens that the server adds to each prompt, by which the texts are shorter."""

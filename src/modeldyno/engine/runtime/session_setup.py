@@ -6,6 +6,7 @@ import hashlib
 import logging
 import zlib
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
@@ -154,7 +155,7 @@ def open_session(
     with stage("open", spent), stage.bound_requests():
         session = stack.enter_context(backend.open(model, job.config))
     with stage("first call"):
-        return _call_with_assumed_sizes(job, model, backend, session, payload, stage)
+        return fit_prompts(job, _call_with_assumed_sizes(job, model, backend, session, payload, stage), stage)
 
 
 def assume_input_sizes(
@@ -346,7 +347,8 @@ def first_call(session: Session, payload: Payload, model: Model, stage: RunStage
         opened.events.append(failure)
         return opened
     opened.events += [observed_number("first_call", seconds)]
-    opened.events += _prompt_tokens(session, output, payload.prompt_tokens)
+    if isinstance(session, ServedSession):
+        opened.prompt_tokens = session.prompt_tokens(output)
     opened.events += find_output_faults(session, output, "first call", opened.checks)
     return opened
 
@@ -358,18 +360,51 @@ def _config_files(session: Session) -> Iterator[Event]:
         yield Artifact(name=name, path="", digest=digest, text=text)
 
 
-def _prompt_tokens(session: Session, output: Any, target: int) -> Iterator[Event]:
+def fit_prompts(job: Job, opened: OpenedModel, stage: RunStage) -> OpenedModel:
+    """Make prompts again that are shorter by what the server adds to each, as by its chat template.
+
+    They are kept if the server counts their tokens nearer to what was asked for.
+    """
+    fitted = opened
+    if added := _added_tokens(opened):
+        model = replace(opened.model, template_tokens=added)
+        with suppress(RequestError):  # some are shorter than the template
+            payload = payload_of(job, model, plugins.backend(job.backend))
+            again = first_call(opened.session, payload, model, stage, job.load or Load())
+            if abs(_excess(again)) < abs(_excess(opened)):
+                fitted = replace(again, model=opened.model, template_tokens=added, events=opened.events)
+    fitted.events += _prompt_length_events(fitted)
+    return fitted
+
+
+def _excess(opened: OpenedModel) -> int:
+    """Return by how much the server's count of the first prompts is above what was asked for."""
+    return opened.prompt_tokens - opened.payload.prompt_tokens
+
+
+def _added_tokens(opened: OpenedModel) -> int:
+    """Return how many tokens the server adds to each prompt; 0 if it adds none, or that is not known."""
+    if opened.prompt_tokens < 0 or not opened.payload.prompt_tokens:
+        return 0
+    added, rest = divmod(_excess(opened), opened.payload.samples)
+    return 0 if rest else added
+
+
+def _prompt_length_events(opened: OpenedModel) -> Iterator[Event]:
     """Yield the number of tokens of a prompt, as the server counts it, and a doubt if that is far off."""
-    if isinstance(session, ServedSession) and (count := session.prompt_tokens(output)) >= 0:
+    count, target = opened.prompt_tokens, opened.payload.prompt_tokens
+    if count >= 0:
         yield observed_number("prompt_tokens", count)
-        if target and abs(count - target) > _LENGTH_TOLERANCE * target:
-            change = f"{abs(target - count):,} {'fewer' if count > target else 'more'}"
-            yield Doubt(
-                code="length-differs",
-                seen=f"the server counts {count:,} tokens in a prompt of {target:,}",
-                advice="its chat template adds tokens, or its tokenizer is another one: give that with "
-                f"`tokenizer=DIR`, or ask for {change}",
-            )
+    if opened.template_tokens:
+        yield observed_number("template_tokens", opened.template_tokens)
+    if count >= 0 and target and abs(count - target) > _LENGTH_TOLERANCE * target:
+        change = f"{abs(target - count):,} {'fewer' if count > target else 'more'}"
+        yield Doubt(
+            code="length-differs",
+            seen=f"the server counts {count:,} tokens in a prompt of {target:,}",
+            advice="its tokenizer is another one, or its chat template longer than some prompts: give its "
+            f"own with `tokenizer=DIR`, or ask for {change}",
+        )
 
 
 _LENGTH_TOLERANCE = 0.05

@@ -79,6 +79,7 @@ class SendOptions:
     calibration: float | str = 1.0
     sequence: int | str | tuple[int, int] | None = None
     think_time: float | str | None = None
+    prefill_concurrency: int | None = None
     cancel: str | None = None
     headers: Mapping[str, str] | None = None
 
@@ -95,6 +96,7 @@ class LoadKeywords(PlannedKnobs, PriceKeywords, RunKeywords, StoreKeywords, tota
     calibration: float | str
     sequence: int | str | tuple[int, int] | None
     think_time: float | str | None
+    prefill_concurrency: int | None
     cancel: str | None
     headers: Mapping[str, str] | None
 
@@ -147,6 +149,8 @@ def load(
             or ``"data"`` for the streams of the data; with a rate, `concurrency` of them are open at once.
         think_time: pause of a sequence between an answer and when its next request is due: seconds,
             ``"2s"``, ``"2s~0.5s"`` (normal), ``"2s~x1.5"`` (log-normal) or ``"1s..3s"`` (uniform).
+        prefill_concurrency: most requests at once whose streamed answers have not begun; further ones wait,
+            and their latency includes the wait.
         cancel: share of the requests that the client gives up, and how long after sending: ``"5%:0.5s"``.
         backend: what serves the model; ``"triton"`` by default.
         inputs: shapes, ranges or files, as ``--input`` takes them.
@@ -228,6 +232,8 @@ def load_curve(
             or ``"data"`` for the streams of the data; with a rate, `concurrency` of them are open at once.
         think_time: pause of a sequence between an answer and when its next request is due: seconds,
             ``"2s"``, ``"2s~0.5s"`` (normal), ``"2s~x1.5"`` (log-normal) or ``"1s..3s"`` (uniform).
+        prefill_concurrency: most requests at once whose streamed answers have not begun; further ones wait,
+            and their latency includes the wait.
         cancel: share of the requests that the client gives up, and how long after sending: ``"5%:0.5s"``.
         backend: what serves the model; ``"triton"`` by default.
         inputs: shapes, ranges or files, as ``--input`` takes them.
@@ -326,6 +332,8 @@ def find_load(
             or ``"data"`` for the streams of the data; with a rate, `concurrency` of them are open at once.
         think_time: pause of a sequence between an answer and when its next request is due: seconds,
             ``"2s"``, ``"2s~0.5s"`` (normal), ``"2s~x1.5"`` (log-normal) or ``"1s..3s"`` (uniform).
+        prefill_concurrency: most requests at once whose streamed answers have not begun; further ones wait,
+            and their latency includes the wait.
         cancel: share of the requests that the client gives up, and how long after sending: ``"5%:0.5s"``.
         backend: what serves the model; ``"triton"`` by default.
         inputs: shapes, ranges or files, as ``--input`` takes them.

@@ -324,15 +324,14 @@ def _send_delay(window: SteadyWindow) -> str:
 
     Waiting for a slot is not counted as delay.
     """
-    held = window.load.closed or window.load.concurrency is not None
-    if not held and window.backlog > max(_FEW, _SLOW_GROWTH * len(window.due())):
+    if not window.load.holds_back and window.backlog > max(_FEW, _SLOW_GROWTH * len(window.due())):
         return f"{window.backlog:,} requests that were due had not been sent at the end"
     sent, done = sample_records(window.sent(), _DOUBT_SAMPLE), sample_records(window.done(), _DOUBT_SAMPLE)
     if not len(sent) or (window.load.closed and not len(done)):  # slots pause after a failure
         return ""
     service = statistics.quantile((done.end - done.sent) * NANO, _MEDIAN) if len(done) else 0.0
     lag = statistics.quantile((sent.sent - sent.due) * NANO, _MEDIAN)
-    if lag <= _IDLE * service:
+    if lag <= _IDLE * service or window.load.prefill_concurrency is not None:
         return ""
     if window.load.closed:
         late = float((sent.sent - sent.due).mean()) * NANO * len(window.sent()) / window.seconds
@@ -342,7 +341,7 @@ def _send_delay(window: SteadyWindow) -> str:
             if idle > _IDLE
             else ""
         )
-    if window.load.concurrency is not None or lag <= _LAG:
+    if window.load.holds_back or lag <= _LAG:
         return ""
     rate = format_quantity(len(window.sent()) / window.seconds, RATE, 3)
     return f"half of the requests were sent {format_quantity(lag, SECONDS, 2)} late or later, at {rate}"
@@ -351,7 +350,7 @@ def _send_delay(window: SteadyWindow) -> str:
 def _late_sends(window: SteadyWindow) -> Iterator[Doubt]:
     """Yield a doubt if some requests in the tail of the latency were sent late."""
     records = sample_records(window.due().where(_is_ok), _DOUBT_SAMPLE)
-    if window.load.closed or window.load.concurrency is not None or not len(records):
+    if window.load.holds_back or not len(records):
         return
     lag = statistics.quantile((records.sent - records.due) * NANO, _TAIL)
     if lag > max(_LAG, _IDLE * statistics.quantile((records.end - records.sent) * NANO, _TAIL)):

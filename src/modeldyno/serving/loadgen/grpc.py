@@ -143,6 +143,8 @@ class PartialAnswer:
         self.call.received += len(message)
         if self._stream:
             self.call.pieces.append(now)
+            if self.call.begun is not None:
+                self.call.begun(self.call)
 
     def end(self, trailers: GrpcHeaders) -> tuple[RequestOutcome, Raw | None]:
         """Return the outcome, and the raw answer if it is complete."""

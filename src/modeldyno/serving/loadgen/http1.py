@@ -180,6 +180,8 @@ class Http1Connection(asyncio.Protocol):
                 self._body.append(piece)
             if self._stream and not head.whole:
                 call.pieces += [now] * (1 if self._counter is None else self._counter.feed(piece))
+                if call.begun is not None and call.pieces:
+                    call.begun(call)
         if done:
             self._end_body(call, now)
             self._end(call, self._outcome_of(head), now, self._raw(call, head), head.stays)

@@ -61,6 +61,12 @@ class LoadLoop:
     """Whether answers come in pieces, which are counted as they come."""
     _reported = 0
     """When the last block was written."""
+    _pausing = 0
+    """Number of slots that pause because their last requests failed."""
+    _answered = False
+    """Whether any request has succeeded yet."""
+    _prefilling = 0
+    """Number of requests in flight whose answer has no piece yet, if they are limited."""
 
     def __init__(
         self, load: Load, share: LoadShare, messages: int, loop: asyncio.AbstractEventLoop, *, seed: int = 0
@@ -74,7 +80,7 @@ class LoadLoop:
         self._closed = load.closed
         self._retries = load.retries
         self._timeout = int(load.timeout * 1e9)
-        self._limit = _NEVER if load.slots is None else max(1, share.amount(load.slots))
+        self._limit = _share_of(load.slots, share)
         self._left = self._requests = _NEVER if load.requests is None else share.amount(load.requests)
         self._times, schedule = tee(due_times(load, share, seed=seed))
         self._schedule = iter(()) if load.closed else schedule
@@ -89,15 +95,14 @@ class LoadLoop:
         """Due times of requests that the limit holds back."""
         self._thinking: list[tuple[int, int, Call]] = []
         """Requests of sequences whose users think: when each is due, a number, and the request; a heap."""
+        self._prefill_limit = _share_of(load.prefill_concurrency, share)
+        self._held: deque[Call] = deque()
+        """Requests that this limit holds back."""
         self._order = count()
         self._cancel = load.cancel
         self._chance = Random(f"{seed}/{share.index}/cancel")
         self._to_abandon: list[tuple[int, int, Call]] = []
         """Requests to give up unless they end before: when, a number, and the request; a heap."""
-        self._pausing = 0
-        """Number of slots that pause because their last requests failed."""
-        self._answered = False
-        """Whether any request has succeeded yet."""
         self._retrying: dict[Call, asyncio.Handle] = {}
         """Requests in flight that are about to be sent again."""
         self._give_up_at: int | None = None
@@ -130,10 +135,12 @@ class LoadLoop:
             self._due = _NEVER
             self._left = 0
             self._queued.clear()
+            unsent = [call for _, _, call in self._thinking] + [*self._held]
+            self._thinking, self._held = [], deque()
             self._give_up_at = monotonic_ns() + int(grace * 1e9)
-            thinking, self._thinking = self._thinking, []
-            for _, _, call in thinking:
-                self._settle(call)
+            for call in unsent:
+                if call.sequence is not None:
+                    self._settle(call)
             self._end_sequences()
 
     def _advance(self) -> None:
@@ -163,7 +170,7 @@ class LoadLoop:
                 self._send_next(Call(0, 0), due)
             elif self._left:
                 self._left -= 1
-                if len(self._in_flight) + len(self._thinking) + self._pausing >= self._limit:
+                if self._open_slots >= self._limit:
                     self._queued.append(due)
                 else:
                     self._send_due(Call(0, due), due)
@@ -232,12 +239,26 @@ class LoadLoop:
             self._send(call)
 
     def _send(self, call: Call) -> None:
+        """Send a request, unless as many wait for a first piece as may."""
+        if self._prefill_limit != _NEVER and self._give_up_at is None:
+            if self._prefilling >= self._prefill_limit:
+                self._held.append(call)
+                return
+            self._prefilling += 1
+            call.begun = self._end_prefill
         now = monotonic_ns()
         self._in_flight[call] = now
         self._sent += 1
         self.carrier.send(call, now)
         if self._cancel is not None and not call.retries and self._chance.random() < self._cancel.share:
             self._abandon_later(call, call.sent, self._cancel)
+
+    def _end_prefill(self, call: Call) -> None:
+        """Send what waited until the answer to a request begins, or ends without having begun."""
+        call.begun = None
+        self._prefilling -= 1
+        if self._held:
+            self._send(self._held.popleft())
 
     def _abandon_later(self, call: Call, sent: int, cancel: Cancellation) -> None:
         call.abandon_at = sent + round(cancel.after * 1e9)
@@ -261,6 +282,8 @@ class LoadLoop:
     def done(self, call: Call, outcome: RequestOutcome, end: int, raw: Raw | None) -> None:
         """Record how a request ended, and send the next one if allowed."""
         del self._in_flight[call]
+        if call.begun is not None:
+            self._end_prefill(call)
         tokens = -1
         if self.count_tokens is not None and raw is not None and outcome is _OK:
             outcome, tokens = self._count(call.message, raw)
@@ -395,7 +418,12 @@ class LoadLoop:
 
     @property
     def _busy(self) -> bool:
-        return bool(self._in_flight or self._thinking or (self._pausing and self._left))
+        return bool(self._in_flight or self._thinking or self._held or (self._pausing and self._left))
+
+    @property
+    def _open_slots(self) -> int:
+        """Number of slots that have a request, or pause before the next one."""
+        return len(self._in_flight) + len(self._thinking) + len(self._held) + self._pausing
 
     def _backlog(self) -> int:
         """Return the number of requests that are due but not sent, because of the limit or a late timer."""
@@ -405,7 +433,7 @@ class LoadLoop:
         while self._passing is not None and self._passing <= now:
             self._passed += 1
             self._passing = next(self._schedule, None)
-        return len(self._queued) + max(0, min(self._passed, self._requests) - self._rung)
+        return len(self._queued) + len(self._held) + max(0, min(self._passed, self._requests) - self._rung)
 
     def block(self) -> RecordBlock:
         """Return what happened since the last block."""
@@ -449,3 +477,8 @@ class LoadLoop:
         """Yield the kept replies of failed requests, each with its time of arrival."""
         for message, (_, end, raw) in self._faults.values():
             yield end, make_reply(message, raw)
+
+
+def _share_of(limit: int | None, share: LoadShare) -> int:
+    """Return a driver's part of a limit, which is at least 1."""
+    return _NEVER if limit is None else max(1, share.amount(limit))

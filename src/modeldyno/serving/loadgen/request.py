@@ -51,8 +51,8 @@ class Call:
     """A request in flight; times are nanoseconds of the monotonic clock. Mutable for speed (hot path)."""
 
     __slots__ = (
-        "abandon_at", "carrier", "due", "failures", "first", "mark", "message", "pieces", "reasoning",
-        "received", "retries", "sent", "sequence", "server",
+        "abandon_at", "begun", "carrier", "due", "failures", "first", "mark", "message", "pieces",
+        "reasoning", "received", "retries", "sent", "sequence", "server",
     )  # fmt: skip
 
     def __init__(self, message: int, due: int) -> None:
@@ -77,6 +77,8 @@ class Call:
     def reset(self) -> None:
         """Clear the results of the last attempt."""
         self.sent = 0
+        self.begun: Callable[[Call], None] | None = None
+        """What is called once, with the first piece of a streamed answer, if that is waited for."""
         self.first = 0
         self.received = 0
         self.pieces: list[int] = []

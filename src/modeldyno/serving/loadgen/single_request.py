@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from modeldyno.serving.loadgen.http2 import Http2Connection
     from modeldyno.serving.loadgen.request import ClientConnection, Raw
 
+STATISTICS_TIMEOUT = 10.0
+"""Seconds that a server may take to return its statistics, its metrics or its list of models."""
 _CHUNK = 1 << 16
 _LEAST = 1e-3
 """Seconds of a timeout at least; 0 would mean not to wait."""

@@ -402,6 +402,8 @@ def _start_load(
             raise RequestError("Calls in this process send no sequences; leave `sequence` out.")
         if load.cancel is not None:
             raise RequestError("Calls in this process cannot be given up; leave `cancel` out.")
+        if load.prefill_concurrency is not None:
+            raise RequestError("Calls in this process have no first token; leave `prefill_concurrency` out.")
         from modeldyno.serving.loadgen.thread_load import run_threads  # only a server is sent to
 
         calls = session.calls(subject.feeds)
@@ -411,6 +413,11 @@ def _start_load(
         from modeldyno.serving.loadgen.driver_pool import run_load_drivers  # only a server is sent to
 
         target = load_target(session, subject.feeds, load)
+        if load.prefill_concurrency is not None and not target.stream:
+            raise RequestError(
+                "Only a streamed answer has a first token before its end; leave `prefill_concurrency` out, "
+                "or set stream=true."
+            )
         if subject.streams is not None:
             if subject.streams.of_trace and load.sequence is not None:
                 raise RequestError(
