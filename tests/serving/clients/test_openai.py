@@ -248,21 +248,21 @@ class TestPieces:
     def test_only_text_bears(self, kind: str) -> None:
         """Of the events of a real stream, the role alone, the usage and the end bear nothing."""
         pieces = recorded(f"transformers {kind} stream").body.split(b"\n\n")
-        bearing = [openai.bearing(event) for event in pieces if event]
+        texts = [openai.text_start(event) > 0 for event in pieces if event]
 
-        assert bearing == ([True, True, False] if kind == "completions" else [False, True, False])
+        assert texts == ([True, True, False] if kind == "completions" else [False, True, False])
 
     @pytest.mark.parametrize("delta", [{"content": ""}, {"content": None}, {"role": "assistant"}, {}])
     def test_an_empty_piece_bears_nothing(self, delta: Any) -> None:
         """An event whose text is empty is none, spaces in its JSON or not."""
         for separators in ((",", ":"), (", ", ": ")):
             piece = json.dumps({"choices": [{"delta": delta, "index": 0}]}, separators=separators)
-            assert not openai.bearing(piece.encode())
-            assert openai.bearing(piece.replace("{}", '{"content": "x"}').encode()) == (not delta)
+            assert not openai.text_start(piece.encode())
+            assert bool(openai.text_start(piece.replace("{}", '{"content": "x"}').encode())) == (not delta)
 
     def test_the_plugin_says_so(self) -> None:
         """The client has the capability by which a driver finds it."""
-        assert openai.bearing is not None
+        assert openai.text_start is not None
 
     def test_a_driver_needs_no_numpy_to_count(self) -> None:
         """Counting tokens imports neither numpy nor anything else that is dear."""

@@ -291,8 +291,8 @@ def test_a_text_that_comes_only_at_the_end_is_read_there() -> None:
 def test_only_pieces_of_text_bear(stream: Any, text: list[bool], reasoning: int) -> None:
     """Not what repeats the request or the text, nor a signature; what was reasoned is told from the rest."""
     parts = [part.partition(b"data: ")[2] for part in stream.body.split(b"\n\n") if part]
-    assert [openai.bearing(part) for part in parts] == text
-    assert sum(openai.is_reasoning(part) for part in parts if openai.bearing(part)) == reasoning
+    assert [openai.text_start(part) > 0 for part in parts] == text
+    assert sum(openai.is_reasoning(part) for part in parts if openai.text_start(part)) == reasoning
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from modeldyno.base.errors import RunFailed
 from modeldyno.engine.interfaces.request_target import Reply
-from modeldyno.serving.clients.generated_text import bears_text
+from modeldyno.serving.clients.generated_text import text_start
 from modeldyno.serving.load.client_error import PieceEvent, Score
 from modeldyno.serving.loadgen import calibration
 from modeldyno.serving.loadgen.calibration import AnswerForm, calibrate, form_of, playback_server
@@ -134,7 +134,7 @@ DONE = b"data: [DONE]\n\n"
 def test_answers_have_the_form_of_those_of_the_load() -> None:
     """The usual piece, and all that follows the last one; what has no text is no piece."""
     body = ROLE + PIECE % b"a" + PIECE % b"bb" + PIECE % b"cccc" + USAGE + DONE
-    form = form_of([reply(b"", b"text/plain"), reply(ROLE), reply(body)], bears_text)
+    form = form_of([reply(b"", b"text/plain"), reply(ROLE), reply(body)], text_start)
     assert form == AnswerForm(kind="text/event-stream; charset=utf-8", piece=PIECE % b"bb", end=USAGE + DONE)
 
 
@@ -148,5 +148,5 @@ def test_lines_of_json_have_their_form_too() -> None:
 def test_without_an_answer_that_has_pieces_there_is_a_usual_form() -> None:
     """One whose head says nothing, and one whose events have no text."""
     bare = Reply(message=0, status=200, head=b"HTTP/1.1 200 OK", body=PIECE)
-    assert form_of([bare, reply(ROLE)], bears_text) == AnswerForm()
-    assert bears_text(AnswerForm().piece)
+    assert form_of([bare, reply(ROLE)], text_start) == AnswerForm()
+    assert text_start(AnswerForm().piece)

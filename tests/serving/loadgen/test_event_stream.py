@@ -133,14 +133,14 @@ def test_only_events_that_bear_something_count_where_that_is_told() -> None:
     """The role before and the usage after are none; what is asked is the data of each event."""
     offered: list[bytes] = []
 
-    def bearing(event: bytes) -> bool:
+    def text_start(event: bytes) -> int:
         offered.append(event)
-        return b"word" in event
+        return 4 if b"word" in event else 0
 
-    counter = PieceCounter(EventDecoder(), bearing)
-    stream = b"data: role\n\ndata: word\n\n: ping\n\ndata: words\n\ndata: usage\n\ndata: [DONE]\n\n"
+    counter = PieceCounter(EventDecoder(), text_start)
+    stream = b"data: role\n\ndata: 1 word\n\n: ping\n\ndata: 2 words\n\ndata: usage\n\ndata: [DONE]\n\n"
     assert sum(counter.feed(part) for part in parts_of(stream, [7, 20])) == 2
-    assert offered == [b"role", b"word", b"words", b"usage", b"[DONE]"]
+    assert offered == [b"role", b"1 word", b"2 words", b"usage", b"[DONE]"]
 
 
 def test_without_that_every_event_with_data_counts() -> None:

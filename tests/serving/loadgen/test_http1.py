@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from modeldyno.base.result.request_outcome import RequestOutcome
 from modeldyno.engine.interfaces.request_target import Target, Transport
+from modeldyno.serving.clients.generated_text import text_start
 from modeldyno.serving.loadgen.http1 import Http1Connection
 from modeldyno.serving.loadgen.request import Call, make_reply
 
 if TYPE_CHECKING:
-    from modeldyno.serving.loadgen.event_stream import Bearing
+    from modeldyno.serving.loadgen.event_stream import TextStart
     from modeldyno.serving.loadgen.request import Raw
 
 PLAIN = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
@@ -69,14 +70,14 @@ class Ends:
 
 
 def connected(
-    *, stream: bool = False, bearing: Bearing | None = None
+    *, stream: bool = False, text_start: TextStart | None = None
 ) -> tuple[Http1Connection, Pipe, Ends, Call]:
     """Give a connection with a request on its way."""
     target = Target(
         protocol="", transport=Transport.HTTP, host="", port=1, messages=(b"GET", b"PUT"), stream=stream
     )
     pipe, ends, call = Pipe(), Ends(), Call(1, 0)
-    connection = Http1Connection(ends, target, bearing)
+    connection = Http1Connection(ends, target, text_start)
     connection.connection_made(pipe)
     connection.send(call)
     return connection, pipe, ends, call
@@ -142,9 +143,49 @@ def test_the_events_of_a_stream_are_pieces(cuts: list[int]) -> None:
     assert call.first <= call.pieces[0] <= call.pieces[1]
 
 
+def chunk(part: bytes, size: bytes = b"%x") -> bytes:
+    return size % len(part) + b"\r\n" + part + b"\r\n"
+
+
+WRITTEN = st.sampled_from([
+    b'data: {"delta": "a"}\n\n', b'data: {"delta": "a word"}\n\n', b'data:{"delta": "b"}\n\n',
+    b'data: {"delta": ""}\n\n', b'data: {"delta": "c"}\r\n\r\n', b": ping\n\n", b"data: {}\n\n",
+    b'event: x\ndata: {"delta": "d"}\n\n', b'data: {"delta":\ndata: "e"}\n\n', b'data: {"delta": "f',
+    b'"}\n\n', b'data: {"delta": "g"}\n\ndata: {"delta": "h"}\n\n', b'data: {"delta": "i"}\n', b"\n",
+    b'data: {"delta": "' + b"j" * 300 + b'"}\n\n', b"data: [DONE]\n\n",
+])  # fmt: skip
+"""What servers put into a chunk: an event mostly, but also none, several, or a part of one."""
+
+
+@given(
+    parts=st.lists(st.tuples(WRITTEN, st.sampled_from([b"%x", b"%X", b"0%x", b"%x;a=b"])), max_size=12),
+    cuts=CUTS,
+)
+def test_pieces_are_the_same_however_a_stream_is_cut(
+    parts: list[tuple[bytes, bytes]], cuts: list[int]
+) -> None:
+    """Read by the whole chunk, as most are, or byte by byte, with the same body."""
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+    stream = head + b"".join(chunk(part, size) for part, size in parts) + b"0\r\n\r\n"
+    by_cuts = [
+        cut(stream, cuts),
+        [bytes([byte]) for byte in stream],
+        [head, *(chunk(*part) for part in parts), b"0\r\n\r\n"],
+    ]
+    outcomes = []
+    for pieces in by_cuts:
+        connection, _, ends, call = connected(stream=True, text_start=text_start)
+        for piece in pieces:
+            connection.data_received(piece)
+        [(outcome, raw)] = ends.ended
+        assert raw is not None
+        outcomes.append((outcome, len(call.pieces), call.received, make_reply(1, raw).body))
+    assert outcomes[0] == outcomes[1] == outcomes[2]
+
+
 def test_an_event_that_bears_nothing_is_no_piece() -> None:
     """The first byte came with it all the same."""
-    connection, _, ends, call = connected(stream=True, bearing=lambda event: b"llo" in event)
+    connection, _, ends, call = connected(stream=True, text_start=lambda event: event.find(b"llo") + 1)
     connection.data_received(EVENTS)
     assert [outcome for outcome, _ in ends.ended] == [RequestOutcome.OK]
     assert len(call.pieces) == 1

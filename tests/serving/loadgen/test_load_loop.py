@@ -46,7 +46,7 @@ class World:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = START
-        self.opened = self.tardiness = 0
+        self.opened = self.tardiness = self.sent = 0
         self.dropped: list[Call] = []
         self.marks: list[tuple[str, int]] = []
         self.left: list[int] = []
@@ -61,7 +61,13 @@ class World:
         monkeypatch.setattr(drive, "monotonic_ns", lambda: self.now)
 
     def drive(
-        self, load: Load, *, share: LoadShare | None = None, messages: int = 1, streams: tuple[int, ...] = ()
+        self,
+        load: Load,
+        *,
+        share: LoadShare | None = None,
+        messages: int = 1,
+        streams: tuple[int, ...] = (),
+        count_tokens: Callable[[Reply], int] | None = None,
     ) -> LoadLoop:
         """Give a load that this world's clock drives."""
         made = LoadLoop(load, share or LoadShare(), messages, self)  # type: ignore[arg-type]
@@ -70,6 +76,7 @@ class World:
                 load, share or LoadShare(), streams or (messages,), mark, first=0, seed=0
             )
         made.carrier = made.timer = self  # type: ignore[assignment]
+        made.count_tokens = count_tokens
         self._drive = made
         made.start(START)
         return made
@@ -79,6 +86,10 @@ class World:
         moment = self.now + round(delay * 1e9)
         heapq.heappush(self._later, (moment, next(self._order), then, arguments))
         return self
+
+    def call_soon(self, then: Callable[..., None]) -> World:
+        """Be an event loop."""
+        return self.call_later(0, then)
 
     def cancel(self) -> None:
         """Be a handle; the only ones that are cancelled are retries, which check."""
@@ -93,7 +104,9 @@ class World:
         call.sent, call.carrier = now, self  # type: ignore[assignment]
         if call.mark:
             self.marks.append((call.mark.decode(), call.message))
-        answer = self.answer(call, next(self._numbers))
+        number = next(self._numbers)
+        self.sent = number + 1
+        answer = self.answer(call, number)
         if answer is not None:
             self._held[call] = call.sent
             if self.first_piece is not None:
@@ -444,6 +457,46 @@ def test_a_stream_that_is_none_is_a_failure_whatever_its_status(
     assert rows.tokens.tolist() == [7, -1, 7]
     assert [reply.message for _, reply in driven.faults()] == [1]
     assert 1 not in {reply.message for _, reply in driven.answers()}
+
+
+def test_the_next_request_does_not_wait_for_the_tokens_of_an_answer(world: World) -> None:
+    """Answers that end together are all followed before any is counted, and recorded in their order."""
+    sent: list[int] = []
+
+    def tokens(reply: Reply) -> int:
+        sent.append(world.sent)
+        return reply.message
+
+    driven = world.drive(Load(concurrency=64), messages=64, count_tokens=tokens)
+    world.run(5)
+    assert sent == [128] * 64
+    rows = records(driven.block())
+    assert rows.message.tolist() == rows.tokens.tolist() == [*range(64)]
+    assert (rows.end == START + 5 * MILLISECOND).all()
+
+
+def test_a_block_has_all_answers_before_it(world: World) -> None:
+    """Those whose tokens were not counted yet as well."""
+    driven = world.drive(Load(concurrency=9), messages=9, count_tokens=lambda _: 7)
+    world.run(4)
+    for call in [*driven._in_flight]:
+        driven.done(call, RequestOutcome.OK, world.now, (200, b"head", b""))
+    assert driven.uncounted == 9
+    assert records(driven.block()).tokens.tolist() == [7] * 9
+    assert driven.uncounted == 0
+
+
+def test_after_a_broken_stream_a_slot_waits_to_know_its_outcome(world: World) -> None:
+    """So that a server that breaks each is not flooded: slots pause."""
+
+    def tokens(_: Reply) -> int:
+        raise BrokenStream(RequestOutcome.TRUNCATED, "it lacks its end")
+
+    driven = world.drive(Load(concurrency=8), count_tokens=tokens)
+    world.run(1000)
+    rows = records(driven.block())
+    assert (rows.outcome == RequestOutcome.TRUNCATED).all()
+    assert len(rows) < 8 * 1000 / 5 / 4
 
 
 def test_a_stream_without_its_end_is_asked_for_again_where_retries_are(world: World) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from modeldyno.base.result.request_outcome import RequestOutcome
 from modeldyno.engine.interfaces.request_target import BrokenStream
 from modeldyno.serving.clients import messages as clients_messages
-from modeldyno.serving.loadgen.event_stream import decode_stream, decoder_of, last_part
+from modeldyno.serving.loadgen.event_stream import decode_stream, decoder_of, last_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -96,11 +96,12 @@ _COMPLETED = re.compile(rb'"type"\s*:\s*"response\.(completed)"')
 """The end of OpenAI's responses, which have no reason where nothing cut them short."""
 
 
-def bears_text(event: bytes) -> bool:
-    """Return whether the data of an event holds text; the first often has a role, the last the usage."""
-    return _HAS_TEXT.search(event) is not None and (
-        b'"response.' not in event or _REPEATS.search(event) is None
-    )
+def text_start(event: bytes) -> int:
+    """Return where the text begins that the data of an event holds; 0 if none, as of a role or the usage."""
+    field = _HAS_TEXT.search(event)
+    if field is None or (b'"response.' in event and _REPEATS.search(event) is not None):
+        return 0
+    return field.end()
 
 
 def is_reasoning(event: bytes) -> bool:
@@ -144,7 +145,7 @@ def limit_of(request: Any) -> int:
 
 def finish_reason(reply: Reply) -> str:
     """Return why the text ended, as the server says, such as ``length`` or ``stop``; empty if it does not."""
-    for body in (last_part(reply.body), reply.body):
+    for body in last_parts(reply.body):
         reasons: list[bytes] = _REASON.findall(body) or _COMPLETED.findall(body)
         if reasons:
             return reasons[-1].decode()
@@ -179,7 +180,7 @@ def _last_count(
     if not is_streamed(reply):
         return _count(clients_messages.json_object_or_empty(reply), places)
     kind = clients_messages.header_value(reply, "content-type").encode("latin-1")
-    for body in (last_part(reply.body), reply.body):
+    for body in last_parts(reply.body):
         for event in reversed([*decode_stream(kind, body)]):
             if not _MAY_COUNT.search(event.data):
                 continue

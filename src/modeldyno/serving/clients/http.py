@@ -99,11 +99,11 @@ cached_tokens = generated_text.cached_tokens
 is_reasoning = generated_text.is_reasoning
 
 
-def bearing(event: bytes) -> bool:
-    """Return whether the data of an event holds text; what is not JSON is text."""
+def text_start(event: bytes) -> int:
+    """Return where the text begins that the data of an event holds, 0 if none; what is not JSON is text."""
     if event.lstrip()[:1] not in (b"{", b"["):
-        return bool(event) and event.strip() != DONE
-    return generated_text.bears_text(event)
+        return 0 if event.strip() == DONE else len(event)
+    return generated_text.text_start(event)
 
 
 def greeting(endpoint: Endpoint) -> None:

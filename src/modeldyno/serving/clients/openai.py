@@ -197,7 +197,7 @@ def tokens(reply: Reply) -> int:
 prompt_tokens = generated_text.prompt_tokens
 finish_reason = generated_text.finish_reason
 cached_tokens = generated_text.cached_tokens
-bearing = generated_text.bears_text
+text_start = generated_text.text_start
 is_reasoning = generated_text.is_reasoning
 
 
@@ -205,12 +205,16 @@ _ERROR, _FAILED = re.compile(rb'error(?!"\s*:\s*null)'), b"response.failed"
 """What a stream with an error has; OpenAI's responses always say that they have none."""
 
 
+_END = 1024
+"""Bytes that the end mark has at most, with what may follow it."""
+
+
 def _check_stream(reply: Reply) -> None:
     """Raise BrokenStream if a stream reports an error, or has neither its end mark nor a reason to end."""
-    if _ERROR.search(reply.body) or _FAILED in reply.body:
+    if (b"error" in reply.body and _ERROR.search(reply.body)) or _FAILED in reply.body:
         for event in generated_text.events(reply):
             generated_text.raise_on_error(event)
-    if not reply.body.rstrip().endswith(DONE) and not generated_text.finish_reason(reply):
+    if not reply.body[-_END:].rstrip().endswith(DONE) and not generated_text.finish_reason(reply):
         raise BrokenStream(
             RequestOutcome.TRUNCATED, "the stream ends without [DONE], and does not say why its text ends"
         )

@@ -76,10 +76,11 @@ class Client(ABC):
 
     # Generated text
 
-    bearing: Callable[[bytes], bool] | None = None
-    """Return whether a server-sent event holds generated content, not only a role, a usage or an end.
+    text_start: Callable[[bytes], int] | None = None
+    """Return where what was generated begins in the data of a server-sent event; 0 if there is none.
 
-    It must be cheap, as it is called for each event as it arrives. None if each event with data holds some.
+    A role, a usage or an end is none. Another event of the same answer that is alike up to there, and has no
+    quote there, has to hold something as well. None if each event with data holds something.
     """
 
     is_reasoning: Callable[[bytes], bool] | None = None

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from modeldyno.engine.interfaces.request_target import Reply
     from modeldyno.serving.load.client_error import ClientError, Score
-    from modeldyno.serving.loadgen.event_stream import Bearing
+    from modeldyno.serving.loadgen.event_stream import TextStart
 
 _WAIT = 0.1
 """Seconds between two looks at whether it was interrupted."""
@@ -52,19 +52,19 @@ class AnswerForm:
     """What follows the last piece."""
 
 
-def form_of(replies: Sequence[Reply], bearing: Bearing | None) -> AnswerForm:
+def form_of(replies: Sequence[Reply], text_start: TextStart | None) -> AnswerForm:
     """Return the form of the first answer that has pieces: its usual piece, and what ends it.
 
     Args:
         replies: answers of the load.
-        bearing: returns whether the data of an event holds something generated; None: whatever has data.
+        text_start: returns where something generated begins in the data of an event; None: all data is.
     """
     for reply in replies:
         kind = _KIND.search(reply.head)
         make = decoder_of(kind[1]) if kind is not None else None
         if kind is None or make is None:
             continue
-        counter, blocks = PieceCounter(make(), bearing), (_LINE if make is LineDecoder else _EVENT)
+        counter, blocks = PieceCounter(make(), text_start), (_LINE if make is LineDecoder else _EVENT)
         parts = [(part, counter.feed(part)) for part in blocks.findall(reply.body)]
         pieces = sorted((part for part, count in parts if count), key=len)
         if pieces:

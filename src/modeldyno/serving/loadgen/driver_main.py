@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 _REPORT_INTERVAL = 0.1
 """Seconds between two blocks."""
+_PAUSE, _PAUSES = 0.002, 10
+"""Seconds that a block waits for tokens to be counted, and how often at most."""
 _CALLS_PER_CONNECTION = 8
 """Concurrent calls on one HTTP/2 connection, see docs/decisions/0012."""
 _COLLECT_EVERY = 2000
@@ -100,10 +102,15 @@ def _report_regularly(
     load_loop: LoadLoop, transport: asyncio.WriteTransport, loop: asyncio.AbstractEventLoop
 ) -> None:
     """Write a block of records, and again at intervals."""
-    collected_at = 0
+    collected_at = waited = 0
 
     def report() -> None:
-        nonlocal collected_at
+        nonlocal collected_at, waited
+        if load_loop.uncounted and waited < _PAUSES:  # to count them all now would delay what arrives
+            waited += 1
+            loop.call_later(_PAUSE, report)
+            return
+        waited = 0
         transport.write(record_frames.encode_block(load_loop.block()))
         if load_loop.carrier.opened - collected_at > _COLLECT_EVERY:
             collected_at = load_loop.carrier.opened
@@ -166,7 +173,7 @@ def _pool(
     from modeldyno.serving.loadgen.http1 import Http1Connection  # the other transport needs none
 
     client = _stream_client(target)
-    looked_for = [getattr(client, name, None) for name in ("bearing", "is_reasoning")]
+    looked_for = [getattr(client, name, None) for name in ("text_start", "is_reasoning")]
     options |= tls.tls_options(target)
     return ConnectionPool(
         loop,

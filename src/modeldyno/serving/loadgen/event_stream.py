@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    Bearing = Callable[[bytes], bool]
-    """Returns whether the data of an event holds something generated."""
+    TextStart = Callable[[bytes], int]
+    """Returns where something generated begins in the data of an event; 0 if there is nothing."""
+    IsReasoning = Callable[[bytes], bool]
+    """Returns whether that is reasoning."""
 
 DONE = b"[DONE]"
 """The data of the event by which OpenAI's protocol ends a stream."""
@@ -73,6 +75,10 @@ def _tells_error(content: Any) -> bool:
 class StreamDecoder(Protocol):
     """Decodes a stream as it arrives."""
 
+    @property
+    def between(self) -> bool:
+        """Whether the next byte begins a server-sent event, and none before it does."""
+
     def feed(self, data: bytes) -> list[StreamEvent]:
         """Return the events that these bytes complete."""
 
@@ -117,6 +123,11 @@ class EventDecoder:
             event = _event(text)
             return [] if event is None else [event]
         return [event for part in text.split(_END) if (event := _event(part)) is not None]
+
+    @property
+    def between(self) -> bool:
+        """Whether the next byte begins an event, and none before it does."""
+        return not (self._rest or self._cut or self._at_start)
 
     def finish(self) -> list[StreamEvent]:
         """Return nothing: an event without its empty line is none."""
@@ -166,6 +177,11 @@ class LineDecoder:
             else []
         )
 
+    @property
+    def between(self) -> bool:
+        """Return that lines are no server-sent events."""
+        return False
+
     def finish(self) -> list[StreamEvent]:
         """Return the last line if it has no end."""
         return self.feed(b"\n")
@@ -197,26 +213,31 @@ def decode_stream(content_type: bytes, body: bytes) -> Iterator[StreamEvent]:
 
 
 _EMPTY_LINE = re.compile(rb"\n\n|\r\n\r\n|\r\r")
-_LAST = (4096, 65536)
+_LAST = (1024, 8192, 65536)
 """Bytes at the end of an answer that nearly always have the last events; more, if they repeat a long text."""
 
 
-def last_part(body: bytes) -> bytes:
-    """Return the last events of a stream, from an empty line on; empty if none is near the end."""
+def last_parts(body: bytes) -> Iterator[bytes]:
+    """Yield the last events of a stream, each time more of them, from an empty line on; at last all."""
     for size in _LAST:
+        if size >= len(body):
+            break
         end = body[-size:]
         if (line := _EMPTY_LINE.search(end)) is not None:
-            return end[line.end() :]
-    return b""
+            yield end[line.end() :]
+    yield body
 
 
 class PieceCounter:
-    """Counts the pieces of an answer as they arrive: events with data, or with what `bearing` looks for."""
+    """Counts the pieces of an answer as they arrive: events with data, or with what `text_start` finds."""
 
-    __slots__ = ("_bearing", "_decoder", "_is_reasoning", "failed", "reasoning")
+    __slots__ = ("_before_text", "_decoder", "_is_reasoning", "_text_start", "failed", "reasoning")
 
     def __init__(
-        self, decoder: StreamDecoder, bearing: Bearing | None = None, is_reasoning: Bearing | None = None
+        self,
+        decoder: StreamDecoder,
+        text_start: TextStart | None = None,
+        is_reasoning: IsReasoning | None = None,
     ) -> None:
         self.failed = False
         """Whether the server reported an error."""
@@ -225,31 +246,47 @@ class PieceCounter:
         self._is_reasoning = is_reasoning
         """Looked for until that came; None then."""
         self._decoder = decoder
-        self._bearing = bearing
+        self._text_start = text_start
+        self._before_text = b""
+        """What the last piece had before its text: most events of an answer begin alike."""
 
     def feed(self, data: bytes) -> int:
         """Return the number of pieces that these bytes complete."""
         count = 0
-        for event in self._decoder.feed(data):  # hot: an event takes about two microseconds
-            count += self._is_piece(event)
+        for kind, text in self._decoder.feed(data):
+            count += self.is_piece(kind, text)
         return count
+
+    @property
+    def between(self) -> bool:
+        """Whether the next byte begins a server-sent event."""
+        return self._decoder.between
 
     def finish(self) -> int:
         """Return the number of pieces that the end of the answer completes."""
-        return sum(map(self._is_piece, self._decoder.finish()))
+        return sum(self.is_piece(*event) for event in self._decoder.finish())
 
-    def _is_piece(self, event: StreamEvent) -> bool:
-        kind, data = event
-        if (kind or b'"error' in data) and event.is_error:
+    def is_piece(self, kind: bytes, data: bytes) -> bool:
+        """Return whether an event is a piece of the answer; note an error, and reasoning."""
+        if (kind or b'"error' in data) and StreamEvent(kind, data).is_error:
             self.failed = True
             return False
-        if self._bearing is None:
-            return bool(data) and not event.is_end
-        if not self._bearing(data):
+        if self._text_start is None:
+            return bool(data) and not StreamEvent(kind, data).is_end
+        before = self._before_text
+        if before and data.startswith(before) and data[len(before) : len(before) + 1] not in _NO_TEXT:
+            return True
+        start = self._text_start(data)
+        if not start:
             return False
         if self._is_reasoning is not None:
             if self._is_reasoning(data):
                 self.reasoning += 1
-            else:
-                self._is_reasoning = None
+                return True
+            self._is_reasoning = None
+        self._before_text = data[:start]
         return True
+
+
+_NO_TEXT = (b'"', b"")
+"""What follows the beginning of an event that has no text: the end of an empty one, or of the event."""

@@ -121,6 +121,11 @@ class ChunkDecoder:
         self._left = 0
         self._line = b""
 
+    @property
+    def between(self) -> bool:
+        """Whether the next byte begins a chunk."""
+        return self._state == _CHUNK_SIZE and not self._line
+
     def feed(self, data: bytes) -> list[bytes]:
         """Return what these bytes add to the body; raise Malformed for bad chunks or data after the end."""
         pieces: list[bytes] = []

@@ -14,7 +14,7 @@ from collections import deque
 from heapq import heappop, heappush
 from itertools import count, cycle, tee
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from modeldyno.base.clock import monotonic_ns, process_time_ns
 from modeldyno.base.job.load_spec import pause_after
@@ -48,6 +48,8 @@ _AT_ONCE = 64
 """Maximum requests sent before the loop handles replies."""
 _FAULTS_KEPT = 16
 """Maximum number of distinct error statuses whose first reply is kept."""
+_COUNTED_AT_ONCE = 4
+"""Answers whose tokens are counted before the loop handles replies: half a millisecond."""
 _NEVER = 1 << 62
 _OK, _REFUSED, _ABANDONED = RequestOutcome.OK, RequestOutcome.REFUSED, RequestOutcome.ABANDONED
 
@@ -65,6 +67,8 @@ class LoadLoop:
     """Number of slots that pause because their last requests failed."""
     _answered = False
     """Whether any request has succeeded yet."""
+    _counts_later = False
+    """Whether the next request is sent before the tokens of an answer are counted, while none is broken."""
     _prefilling = 0
     """Number of requests in flight whose answer has no piece yet, if they are limited."""
 
@@ -109,6 +113,7 @@ class LoadLoop:
         """When to cancel the requests still in flight; None before `stop`."""
         self._unsent = 0
         """Number of requests that were due but not sent at `stop`."""
+        self._uncounted: deque[_Ended] = deque()
         self._rows = bytearray()
         self._pieces = array("q")
         self._turns = array("q")
@@ -124,6 +129,7 @@ class LoadLoop:
     def start(self, when: int) -> None:
         """Start the load at this time of the monotonic clock."""
         self._started, self._cpu = when, process_time_ns()
+        self._counts_later = self.count_tokens is not None and self.sequences is None and not self._retries
         self._loop.call_later(BEAT, self._check_timeouts)
         self._advance()
 
@@ -284,6 +290,13 @@ class LoadLoop:
         del self._in_flight[call]
         if call.begun is not None:
             self._end_prefill(call)
+        if self._counts_later and outcome is _OK and raw is not None:
+            if not self._uncounted:
+                self._loop.call_soon(self._count_some)
+            self._uncounted.append(_ended(call, end, raw))
+            self._follow(call, outcome, end)
+            return
+        self.count_all()  # what ended before is recorded before
         tokens = -1
         if self.count_tokens is not None and raw is not None and outcome is _OK:
             outcome, tokens = self._count(call.message, raw)
@@ -291,17 +304,47 @@ class LoadLoop:
             return
         if self.sequences is not None:
             outcome = self._release(self.sequences, call, outcome, raw)
-        if raw is not None:
-            self._keep(call, outcome, end, raw)
-        pieces = call.pieces
+        self._record(_ended(call, end, raw), outcome, tokens)
+        if not self._think(call, end):
+            self._follow(call, outcome, end)
+
+    @property
+    def uncounted(self) -> int:
+        """Number of answers whose tokens are still to be counted."""
+        return len(self._uncounted)
+
+    def count_all(self) -> None:
+        """Count the tokens of all answers that have ended, and record them."""
+        while self._uncounted:
+            self._count_next()
+
+    def _count_some(self) -> None:
+        """Count the tokens of a few answers; what arrives meanwhile is read before the next ones."""
+        for _ in range(max(_COUNTED_AT_ONCE, len(self._uncounted) >> 4)):
+            if not self._uncounted:
+                return
+            self._count_next()
+        if self._uncounted:
+            self._loop.call_soon(self._count_some)
+
+    def _count_next(self) -> None:
+        ended = self._uncounted.popleft()
+        assert ended.raw is not None
+        outcome, tokens = self._count(ended.message, ended.raw)
+        if outcome is not _OK:
+            self._counts_later = False  # from now on a slot has to know whether to pause
+        self._record(ended, outcome, tokens)
+
+    def _record(self, ended: _Ended, outcome: RequestOutcome, tokens: int) -> None:
+        if ended.raw is not None:
+            self._keep(ended, outcome, ended.raw)
+        pieces = ended.pieces
         self._rows += ROW.pack(
-            call.due, call.sent, call.first, end, call.received, call.message, call.retries, tokens,
-            call.reasoning, call.server, len(pieces), outcome,
+            ended.due, ended.sent, ended.first, ended.end, ended.received, ended.message, ended.retries,
+            tokens, ended.reasoning, ended.server, len(pieces), outcome,
         )  # fmt: skip
         if pieces:
             self._pieces.extend(pieces)
-        if not self._think(call, end):
-            self._follow(call, outcome, end)
 
     def _follow(self, call: Call, outcome: RequestOutcome, end: int) -> None:
         """Send what follows a request that ended."""
@@ -376,9 +419,9 @@ class LoadLoop:
         except ValueError:
             return RequestOutcome.MALFORMED, -1
 
-    def _keep(self, call: Call, outcome: RequestOutcome, end: int, raw: Raw) -> None:
+    def _keep(self, ended: _Ended, outcome: RequestOutcome, raw: Raw) -> None:
         """Keep the first and last reply to each message, and the first reply of each error status."""
-        message, size = call.message, call.received
+        message, size, end = ended.message, ended.received, ended.end
         if outcome is not _OK:
             if len(self._faults) < _FAULTS_KEPT and raw[0] not in self._faults and size <= self._budget:
                 self._budget -= size
@@ -437,6 +480,7 @@ class LoadLoop:
 
     def block(self) -> RecordBlock:
         """Return what happened since the last block."""
+        self.count_all()
         rows, self._rows = bytes(self._rows), bytearray()
         times, self._pieces = self._pieces.tobytes(), array("q")
         turns, self._turns = self._turns.tobytes(), array("q")
@@ -477,6 +521,29 @@ class LoadLoop:
         """Yield the kept replies of failed requests, each with its time of arrival."""
         for message, (_, end, raw) in self._faults.values():
             yield end, make_reply(message, raw)
+
+
+class _Ended(NamedTuple):
+    """A request that has ended, as its `Call` was then; that is used again."""
+
+    due: int
+    sent: int
+    first: int
+    end: int
+    received: int
+    message: int
+    retries: int
+    reasoning: int
+    server: int
+    pieces: list[int]
+    raw: Raw | None
+
+
+def _ended(call: Call, end: int, raw: Raw | None) -> _Ended:
+    return _Ended(
+        call.due, call.sent, call.first, end, call.received, call.message, call.retries, call.reasoning,
+        call.server, call.pieces, raw,
+    )  # fmt: skip
 
 
 def _share_of(limit: int | None, share: LoadShare) -> int:

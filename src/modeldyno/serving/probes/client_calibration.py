@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from modeldyno.engine.interfaces.request_target import Reply, Target
     from modeldyno.serving.load.steady_window import SteadyWindow
     from modeldyno.serving.loadgen.calibration import PlaybackServer
-    from modeldyno.serving.loadgen.event_stream import Bearing
+    from modeldyno.serving.loadgen.event_stream import TextStart
 
 _STARTING = 0.5
 """Seconds that a calibration takes beside the playing."""
@@ -96,7 +96,7 @@ def calibrate(
     seconds = min(window.load.calibration, left - _STARTING)
     if seconds < _SHORTEST or (score := client_error.make_score(window, seconds)) is None:
         return
-    form = calibration.form_of(replies, _bearing(protocol))
+    form = calibration.form_of(replies, _text_start(protocol))
     try:
         error = calibration.calibrate(
             server,
@@ -124,10 +124,10 @@ def _drivers(load: Load) -> int:
     return min(load.drivers, load.slots or load.drivers)
 
 
-def _bearing(protocol: str) -> Bearing | None:
+def _text_start(protocol: str) -> TextStart | None:
     """Return by what a protocol's client knows a piece; None: whatever has data."""
     with suppress(ModelDynoError):
-        return getattr(plugins.client(protocol), "bearing", None)
+        return getattr(plugins.client(protocol), "text_start", None)
     return None
 
 
