@@ -186,6 +186,7 @@ bench-llm: setup     ## language models served: beside AIPerf, GuideLLM and vLLM
 	$(BIN)/python bench/llm_peers.py prepare $(VENV)/llm
 	$(BIN)/python bench/llm_peers.py run $(VENV)/llm
 	$(BIN)/python bench/llm_faults.py $(VENV)/llm
+	$(BIN)/python bench/llm_workloads.py
 
 gate: setup          ## the gate on the recorded pool: false alarms, power, and other rules beside it
 	$(BIN)/python bench/gate.py judge

@@ -144,13 +144,38 @@ def test_another_count_of_the_server_is_a_doubt(url: str, tmp_path: Path) -> Non
     assert doubt.advice.endswith(" more")
 
 
+@pytest.mark.parametrize(
+    ("options", "intended"),
+    [
+        ({}, 0.0),
+        ({"drivers": 2}, 0.0),
+        ({"endpoint": "chat", "prompt_tokens": 256, "inputs": ()}, 0.0),
+        ({"prompt_tokens": 256, "shared_prefix": 192, "inputs": ()}, 0.75),
+        ({"prefix_cache": "primed"}, 1.0),
+    ],
+    ids=["words", "of two drivers", "tokens", "alike", "primed"],
+)
+def test_prompts_that_are_sent_again_are_new_to_a_prefix_cache(
+    tokenizer: Path, options: dict[str, object], intended: float
+) -> None:
+    """Unless it was asked that the server may have them; nothing is doubted either way."""
+    with serve_in_subprocess("--pace", "0.0002", "--prefix-cache", "--workers", "8") as server:
+        result = modeldyno.load(
+            f"http://127.0.0.1:{server.port}/v1", tokenizer=str(tokenizer), max_tokens=2,
+            **{**FAST, "inputs": "prompt=1:string:128", "requests": 1200, "concurrency": 8, **options},
+        )  # fmt: skip
+    assert abs((result.number("cached_prompt_share") or 0) - intended) <= 0.02
+    assert "cached-prompts" not in {doubt.code for doubt in result.doubts}
+
+
 @pytest.mark.parametrize("stream", [True, False])
 def test_the_tokens_of_a_server_that_counts_none_are_counted(tokenizer: Path, stream: bool) -> None:
     """By the tokenizer, which is said; without one they are not known."""
-    with serve_in_subprocess("--pace", "0.001", "--no-usage") as server:
+    with serve_in_subprocess("--pace", "0.001", "--no-usage", "--service", "constant:0.002") as server:
         url = f"http://127.0.0.1:{server.port}/v1"
-        counted = modeldyno.load(url, tokenizer=str(tokenizer), max_tokens=8, stream=stream, **FAST)  # type: ignore[arg-type]
-        unknown = modeldyno.load(url, max_tokens=8, stream=stream, **FAST)  # type: ignore[arg-type]
+        options = {**FAST, "requests": 300, "max_tokens": 8, "stream": stream}
+        counted = modeldyno.load(url, tokenizer=str(tokenizer), **options)  # type: ignore[arg-type]
+        unknown = modeldyno.load(url, **options)  # type: ignore[arg-type]
 
     assert {doubt.code for doubt in counted.doubts} & {"own-token-counts", "no-token-counts"} == {
         "own-token-counts"

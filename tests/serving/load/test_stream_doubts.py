@@ -123,6 +123,14 @@ def test_prompts_of_a_cache_are_told() -> None:
     assert "40% of the first prompts' tokens" in of_chats.seen
 
 
+def test_an_answer_stands_for_all_that_are_like_it() -> None:
+    """Of a prompt that was sent ten times the first answer for one, the last for nine."""
+    share, _ = cached_prompts([(0, 100), (100, 100)], weights=[1, 9])
+    assert isinstance(share, Measurement)
+    assert share.value == pytest.approx(0.9)
+    (share,) = cached_prompts([(0, 100), (100, 100)], weights=[1, 9], primed=True)
+
+
 def test_prompts_that_were_to_begin_alike_may_come_from_a_cache() -> None:
     """Up to as many tokens as were to be the same; more is a doubt, which says both shares."""
     (share,) = cached_prompts([(48, 100), (50, 100), (-1, 100)], [50, 50, 50])

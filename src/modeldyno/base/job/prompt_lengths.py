@@ -31,6 +31,8 @@ _WINDOW = ",window="
 PROMPT_TOKENS, OUTPUT_TOKENS, TOKENIZER = "prompt_tokens", "output_tokens", "tokenizer"
 SHARED_PREFIX = "shared_prefix"
 """Knobs of a language model's requests."""
+PREFIX_CACHE, FRESH, PRIMED = "prefix_cache", "fresh", "primed"
+"""Knob that says whether random prompts are new to a server's prefix cache, and its values."""
 MOST_TOKENS = 10_000_000
 """Most tokens of a prompt or of an answer."""
 _NUMBER = r"\d+(?:\.\d+)?"

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
     from numpy import ndarray
 
+    from modeldyno.engine.data.first_words import FirstWords
     from modeldyno.engine.data.text_requests import TextRequests
     from modeldyno.models.interface import Model
 
@@ -80,6 +81,10 @@ class Payload:
     """Names of inputs whose values are random."""
     prompt_tokens: int = 0
     """Tokens of the first payload's prompts, as the model's tokenizer counts them; 0 if that is unknown."""
+    first_words: FirstWords | None = None
+    """Words of random prompts in place of which others are sent; None: prompts stay as they are."""
+    primed: bool = False
+    """Whether the server may have the prompts in a prefix cache."""
     makers: tuple[Callable[[], Feed], ...] = ()
     """Functions of the user that make each of `feeds` again; empty without."""
     doubts: tuple[Doubt, ...] = ()

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from modeldyno.base.metrics.measurement_plan import Plan
     from modeldyno.base.metrics.stop_rule import Phase
     from modeldyno.base.stats.statistics import Samples
+    from modeldyno.engine.data.first_words import FirstWords
 
 
 class Pass(StrEnum):
@@ -99,6 +100,10 @@ class ProbeContext:
     """Samples (items of the batch) in one call."""
     streams: RequestStreams | None = None
     """Of payloads from a file of requests: its streams, and the answers that it expects."""
+    first_words: FirstWords | None = None
+    """Words of random prompts in place of which others are sent; None: prompts stay as they are."""
+    primed: bool = False
+    """Whether the server may have the prompts in a prefix cache."""
     inputs: tuple[InputSpec, ...] = ()
     """As requested: shapes that bind the symbolic dimensions of the model's inputs."""
     load: Load | None = None

@@ -114,6 +114,10 @@ class Target:
     think_times: tuple[float, ...] = ()
     """Seconds between an answer and when each message is due after it; -1 for one that does not say; empty:
     none says."""
+    word_groups: tuple[tuple[str, ...], ...] = ()
+    """Words that may take each other's place at the mark of a message, see `FreshWords`; empty: none may."""
+    word_groups_of: tuple[tuple[int, ...], ...] = ()
+    """Of each message the groups of the words there, one after the other."""
     replicas: tuple[Replica, ...] = ()
     """Further servers, which take requests in turn with the first one."""
     start: str = ""

@@ -82,6 +82,8 @@ def load_cohosted(
             feeds=payload.feeds,
             samples=payload.samples,
             streams=payload.streams,
+            first_words=payload.first_words,
+            primed=payload.primed,
         )
         software[f"model {name}"] = f"{model.identity.framework} {model.identity.digest[:_SHOWN]}"
     if job.beside:

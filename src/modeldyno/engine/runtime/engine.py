@@ -586,6 +586,8 @@ def _with_session(subject: ProbeContext, opened: OpenedModel) -> ProbeContext:
         preprocess=payload.makers,
         samples=payload.samples,
         streams=payload.streams,
+        first_words=payload.first_words,
+        primed=payload.primed,
     )
 
 

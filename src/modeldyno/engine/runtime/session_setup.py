@@ -21,7 +21,10 @@ from modeldyno.base.job.load_spec import BY_DATA, Load
 from modeldyno.base.job.prompt_images import images_of_knobs
 from modeldyno.base.job.prompt_lengths import (
     OUTPUT_TOKENS,
+    PREFIX_CACHE,
+    PRIMED,
     PROMPT_TOKENS,
+    SCHEME,
     TOKENIZER,
     format_trace_source,
     lengths_of_knobs,
@@ -33,6 +36,7 @@ from modeldyno.base.result.result import Artifact, Environment, Event, Loaded
 from modeldyno.engine.data import token_prompts, trace_file
 from modeldyno.engine.data.assumed_sizes import assume_sizes
 from modeldyno.engine.data.batches import build_payloads
+from modeldyno.engine.data.first_words import find_first_words
 from modeldyno.engine.data.outputs import sketch_output
 from modeldyno.engine.data.prompt_images import with_images
 from modeldyno.engine.environment import machine
@@ -273,8 +277,29 @@ def payload_of(job: Job, model: Model, backend: Backend, preprocess: Model | Non
         sizes=job.sizes,
         sessions=job.load is not None and job.load.sequence == BY_DATA,
     )
+    if model.takes_requests:
+        payload = _with_first_words(payload, model, primed=job.config.get(PREFIX_CACHE) == PRIMED)
     images = images_of_knobs(job.config) if model.takes_requests else None
     return payload if images is None else with_images(payload, images, seed=seed)
+
+
+def _with_first_words(payload: Payload, model: Model, *, primed: bool) -> Payload:
+    """Find in random prompts what is to change when they are sent again, unless a cache may have them."""
+    if primed:
+        return replace(payload, primed=True)
+    prompts = payload.used[0]
+    random = prompts.name in payload.drawn or str(prompts.source).startswith(SCHEME)
+    if not random or payload.samples != 1 or len(payload.used) != 1:
+        return payload
+    tokenizer = None
+    if payload.prompt_tokens:
+        tokenizer = token_prompts.open_tokenizer(token_prompts.find_tokenizer(model.tokenizer))
+    first_words = find_first_words(
+        [str(feed[prompts.name].flat[0]) for feed in payload.feeds],
+        alike=payload.streams is not None and any(payload.streams.shared),
+        tokenizer=tokenizer,
+    )
+    return replace(payload, first_words=first_words)
 
 
 def _seed_of_prompts(job: Job) -> int:

@@ -74,6 +74,7 @@ class _CommonKnobs(TypedDict, total=False):
     parallel_workers: KnobValue
     preferred_batch: KnobValue
     preferred_batch_size: KnobValue
+    prefix_cache: KnobValue
     program: KnobValue
     prompt_tokens: KnobValue
     protocol: KnobValue

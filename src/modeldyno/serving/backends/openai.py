@@ -19,6 +19,7 @@ from modeldyno.base.job.knob import Knob
 from modeldyno.base.job.prompt_images import IMAGE_SIZE, IMAGES, images_of_knobs
 from modeldyno.base.job.prompt_lengths import (
     OUTPUT_TOKENS,
+    PREFIX_CACHE,
     PROMPT_TOKENS,
     SHARED_PREFIX,
     TOKENIZER,
@@ -50,7 +51,7 @@ takes_requests = True
 _PROTOCOL = "openai"
 _OPTIONS = ("endpoint", "stream", "max_tokens", "token_limit", "temperature", "extra")
 """Knobs that shape a request; the same as for the backend `remote`."""
-_PROMPTS = (PROMPT_TOKENS, OUTPUT_TOKENS, SHARED_PREFIX, TOKENIZER, IMAGES, IMAGE_SIZE)
+_PROMPTS = (PROMPT_TOKENS, OUTPUT_TOKENS, SHARED_PREFIX, PREFIX_CACHE, TOKENIZER, IMAGES, IMAGE_SIZE)
 """Knobs that make the prompts; the same, too."""
 _CONVENTIONAL_PORTS = {"http": 8000}
 _DEFAULT_COMMAND = "transformers serve {model} --host {host} --port {port}"

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from modeldyno.base.job.knob import Knob
 from modeldyno.base.job.prompt_images import IMAGE_SIZE, IMAGES
-from modeldyno.base.job.prompt_lengths import OUTPUT_TOKENS, PROMPT_TOKENS, SHARED_PREFIX, TOKENIZER
+from modeldyno.base.job.prompt_lengths import (
+    FRESH,
+    OUTPUT_TOKENS,
+    PREFIX_CACHE,
+    PRIMED,
+    PROMPT_TOKENS,
+    SHARED_PREFIX,
+    TOKENIZER,
+)
 from modeldyno.engine.interfaces.request_target import COMPRESSIONS
 from modeldyno.serving.backends.shared_regions import SHARED_MEMORY, SYSTEM, SYSTEM_BOTH
 
@@ -71,6 +79,11 @@ PROTOCOL_KNOBS: dict[tuple[str, ...], tuple[Knob, ...]] = {
             kind=int,
             low=0,
             sentence="Tokens at the beginning of prompt_tokens that are the same in all, as a system prompt.",
+        ),
+        Knob(
+            name=PREFIX_CACHE,
+            choices=(FRESH, PRIMED),
+            sentence="Random prompts that are sent again begin anew (fresh, if not set), or stay (primed).",
         ),
         Knob(
             name=TOKENIZER,

@@ -47,7 +47,9 @@ def cached_prompts(
     shared: Sequence[int] = (),
     account: ServerCounters | None = None,
     *,
+    weights: Sequence[float] = (),
     first_turns: bool = False,
+    primed: bool = False,
 ) -> Iterator[Measurement | Doubt]:
     """Yield the share of prompts that a server had from earlier requests, and a doubt if it matters.
 
@@ -55,18 +57,22 @@ def cached_prompts(
         counts: of some answers the cached and all tokens of the prompt; -1 if the server does not say.
         shared: with how many tokens each of these prompts was to begin as an earlier one; empty: none was.
         account: what the server counted in the steady window, for answers that say nothing.
+        weights: for how many answers each of these stands; empty: for as many as any other.
         first_turns: whether these are the first turns of chats, whose later turns have a share of their own.
+        primed: whether the server may have them, so that there is nothing to doubt.
     """
     counted = [
-        (cached, tokens, common)
-        for (cached, tokens), common in zip(counts, shared or [0] * len(counts), strict=True)
+        (cached * weight, tokens * weight, common * weight)
+        for (cached, tokens), common, weight in zip(
+            counts, shared or [0] * len(counts), weights or [1.0] * len(counts), strict=True
+        )
         if cached >= 0 and tokens > 0
     ]
     witness = f"{len(counted):,} answers say"
     if not counted and account is not None and account.cached_tokens is not None and account.prompt_tokens:
         alike = sum(shared) / max(1, sum(max(0, tokens) for _, tokens in counts))
-        total, witness = int(account.prompt_tokens), "its metrics say"
-        counted = [(int(account.cached_tokens), total, int(alike * total))]
+        witness = "its metrics say"
+        counted = [(account.cached_tokens, account.prompt_tokens, alike * account.prompt_tokens)]
     if not counted:
         return
     tokens = sum(tokens for _, tokens, _ in counted)
@@ -74,7 +80,7 @@ def cached_prompts(
     intended = sum(common for _, _, common in counted) / tokens
     if not first_turns:
         yield observed_number("cached_prompt_share", share)
-    if share >= intended + _CACHED:
+    if share >= intended + _CACHED and not primed:
         instead = f" instead of the {intended:.0%} with which they were to begin alike" if intended else ""
         yield Doubt(
             code="cached-prompts",

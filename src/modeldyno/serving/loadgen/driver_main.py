@@ -20,6 +20,7 @@ from modeldyno.base.system.process_tree import end_with_parent
 from modeldyno.engine.interfaces.request_target import Transport
 from modeldyno.serving.loadgen import driver_protocol, record_frames, tls
 from modeldyno.serving.loadgen.connection_pool import ConnectionPool
+from modeldyno.serving.loadgen.fresh_prompts import FreshWords
 from modeldyno.serving.loadgen.kernel_timer import make_timer
 from modeldyno.serving.loadgen.load_loop import LoadLoop
 
@@ -62,7 +63,9 @@ async def _run(command: DriverCommand, descriptor: int, loop: asyncio.AbstractEv
     load_loop.timer = make_timer(loop, load_loop.ring)
     load_loop.count_tokens = _token_counter(command.target)
     load_loop.streamed = command.target.stream
-    if command.target.marks and not command.target.numbered:
+    if command.target.word_groups:
+        load_loop.fresh_words = FreshWords(command.target, command.share).next
+    elif command.target.marks and not command.target.numbered:
         load_loop.sequences = _sequences(command)
     transport, pipe = await loop.connect_write_pipe(_Pipe, os.fdopen(descriptor, "wb", buffering=0))
     finished = loop.create_future()

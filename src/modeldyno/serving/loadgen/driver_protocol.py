@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _LISTS = ("marks", "streams", "token_limits", "turn_ends", "think_times")
 """Fields of a target that have a number for each message or stream."""
+_LISTS_OF_LISTS = ("word_groups", "word_groups_of")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +57,7 @@ def read_command(take: Callable[[int], bytes]) -> DriverCommand:
         Replica(**{**replica, "tls": _read_tls(replica["tls"])}) for replica in target["replicas"]
     )
     target |= {name: tuple(target[name]) for name in _LISTS}
+    target |= {name: tuple(map(tuple, target[name])) for name in _LISTS_OF_LISTS}
     load["arrivals"] = Arrivals(load["arrivals"])
     load["sequence"] = load["sequence"] and tuple(load["sequence"])
     load["think_time"] = load["think_time"] and ThinkTime(**load["think_time"])

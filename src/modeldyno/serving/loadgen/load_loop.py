@@ -61,6 +61,8 @@ class LoadLoop:
     timer: Timer
     streamed = False
     """Whether answers come in pieces, which are counted as they come."""
+    fresh_words: Callable[[int], bytes] | None = None
+    """Returns the first words with which a message is sent; None: it is sent as it is."""
     _reported = 0
     """When the last block was written."""
     _pausing = 0
@@ -224,6 +226,8 @@ class LoadLoop:
         """Send the next message, or that of a sequence."""
         if self.sequences is None:
             call.begin(next(self._message), due)
+            if self.fresh_words is not None:
+                call.mark = self.fresh_words(call.message)
         else:
             call.begin(0, due)
             self.sequences.assign(call)

@@ -149,6 +149,8 @@ class _FinishedLoad:
     """Of each message the answer that is expected."""
     shared: Sequence[int] = ()
     """Of each message the tokens with which it is to begin as an earlier one does; empty: none is."""
+    primed: bool = False
+    """Whether the server may have the prompts in a prefix cache."""
     of_trace: bool = False
     """Whether the messages are the requests of the trace that was replayed."""
     of_own_length: bool = False
@@ -202,6 +204,7 @@ def _run_loads(subject: ProbeContext, plan: Plan, spools: ExitStack) -> Iterator
             target=target,
             expected=_expected(model_subject, load),
             shared=() if model_subject.streams is None else model_subject.streams.shared,
+            primed=model_subject.primed,
             of_trace=model_subject.streams is not None and model_subject.streams.of_trace,
             of_own_length=load.duration != original.duration,
         )
@@ -283,15 +286,23 @@ def _by_turn(
         yield from turns.session_doubts(window, finished.turns)
         first = turns.first_prompts(window)
         shared = [*finished.shared[:1]] * len(first)  # all prompts begin alike
-        yield from stream_doubts.cached_prompts(first, shared, first_turns=True)
+        yield from stream_doubts.cached_prompts(first, shared, first_turns=True, primed=finished.primed)
         return
-    unseen = [
-        reply for reply in finished.ending.replies if reply.message
-    ]  # the first call sent the first one
+    sent = sum(map(len, finished.monitor.tape.parts()))
+    rounds = max(1.0, sent / max(1, finished.messages))
+    counts = []
+    answered = set[int]()
+    for reply in finished.ending.replies:
+        if reply.message:  # the first call sent the first one
+            share = rounds - 1 if reply.message in answered else 1.0  # the last is like all but the first
+            counts.append((session.cached_tokens(reply), session.prompt_tokens(reply), share, reply.message))
+            answered.add(reply.message)
     yield from stream_doubts.cached_prompts(
-        [(session.cached_tokens(reply), session.prompt_tokens(reply)) for reply in unseen],
-        [finished.shared[reply.message] for reply in unseen] if finished.shared else (),
+        [(cached, tokens) for cached, tokens, _, _ in counts],
+        [finished.shared[message] for *_, message in counts] if finished.shared else (),
         account,
+        weights=[share for _, _, share, _ in counts],
+        primed=finished.primed,
     )
 
 
@@ -412,26 +423,7 @@ def _start_load(
     else:
         from modeldyno.serving.loadgen.driver_pool import run_load_drivers  # only a server is sent to
 
-        target = load_target(session, subject.feeds, load)
-        if load.prefill_concurrency is not None and not target.stream:
-            raise RequestError(
-                "Only a streamed answer has a first token before its end; leave `prefill_concurrency` out, "
-                "or set stream=true."
-            )
-        if subject.streams is not None:
-            if subject.streams.of_trace and load.sequence is not None:
-                raise RequestError(
-                    "Prompts of a trace have the lengths of its requests, and turns of a session grow; leave "
-                    "out `sequence`, or the trace."
-                )
-            target = replace(target, streams=subject.streams.lengths)
-            if subject.streams.of_trace and load.trace:  # the memory for prompts may hold fewer
-                load = replace(load, requests=len(target.messages))
-        if target.think_times and not (load.closed or load.arrivals is Arrivals.SEQUENCES):
-            raise RequestError(
-                "The data says after which pause turns are due (its field delay), but requests at a rate "
-                "wait for no answer; leave the pauses out, or write `rate=5:sequences`."
-            )
+        target, load = _prepare_target(session, subject, load)
         with run_load_drivers(target, load, seed=seed) as driven:
             yield (
                 driven,
@@ -439,6 +431,39 @@ def _start_load(
                 TextRequest(streamed=target.stream, tokens=target.token_limits),
                 target,
             )
+
+
+def _prepare_target(session: RequestSession, subject: ProbeContext, load: Load) -> tuple[Target, Load]:
+    """Return what is sent, and the load, which may have fewer requests than were asked for.
+
+    Raises:
+        RequestError: the load does not go with these requests.
+    """
+    from modeldyno.serving.loadgen import fresh_prompts  # only a server is sent to
+
+    target = load_target(session, subject.feeds, load)
+    if load.prefill_concurrency is not None and not target.stream:
+        raise RequestError(
+            "Only a streamed answer has a first token before its end; leave `prefill_concurrency` out, "
+            "or set stream=true."
+        )
+    if subject.streams is not None:
+        if subject.streams.of_trace and load.sequence is not None:
+            raise RequestError(
+                "Prompts of a trace have the lengths of its requests, and turns of a session grow; leave "
+                "out `sequence`, or the trace."
+            )
+        target = replace(target, streams=subject.streams.lengths)
+        if subject.streams.of_trace and load.trace:  # the memory for prompts may hold fewer
+            load = replace(load, requests=len(target.messages))
+    if subject.first_words is not None and load.sequence is None:
+        target = fresh_prompts.mark_first_words(target, subject.first_words)
+    if target.think_times and not (load.closed or load.arrivals is Arrivals.SEQUENCES):
+        raise RequestError(
+            "The data says after which pause turns are due (its field delay), but requests at a rate "
+            "wait for no answer; leave the pauses out, or write `rate=5:sequences`."
+        )
+    return target, load
 
 
 def _session_turns(load: Load, target: Target | None) -> float:
