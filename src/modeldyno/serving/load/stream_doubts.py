@@ -57,16 +57,17 @@ def cached_prompts(
         account: what the server counted in the steady window, for answers that say nothing.
         first_turns: whether these are the first turns of chats, whose later turns have a share of their own.
     """
+    alike = [max(_BEGIN, common) for common in shared or [0] * len(counts)]
     counted = [
         (cached, tokens, common)
-        for (cached, tokens), common in zip(counts, shared or [0] * len(counts), strict=True)
+        for (cached, tokens), common in zip(counts, alike, strict=True)
         if cached >= 0 and tokens > 0
     ]
     witness = f"{len(counted):,} answers say"
     if not counted and account is not None and account.cached_tokens is not None and account.prompt_tokens:
-        alike = sum(shared) / max(1, sum(max(0, tokens) for _, tokens in counts))
+        part = sum(alike) / max(1, sum(max(0, tokens) for _, tokens in counts))
         total, witness = int(account.prompt_tokens), "its metrics say"
-        counted = [(int(account.cached_tokens), total, int(alike * total))]
+        counted = [(int(account.cached_tokens), total, int(part * total))]
     if not counted:
         return
     tokens = sum(tokens for _, tokens, _ in counted)
@@ -75,7 +76,7 @@ def cached_prompts(
     if not first_turns:
         yield observed_number("cached_prompt_share", share)
     if share >= intended + _CACHED:
-        instead = f" instead of the {intended:.0%} with which they were to begin alike" if intended else ""
+        instead = f" instead of the {intended:.0%} with which they were to begin alike" if any(shared) else ""
         yield Doubt(
             code="cached-prompts",
             seen=f"the server had {share:.0%} of the {'first ' if first_turns else ''}prompts' tokens from "
@@ -87,6 +88,8 @@ def cached_prompts(
 
 _CACHED = 0.01
 """Share of cached tokens from which on they matter."""
+_BEGIN = 1
+"""Tokens that all prompts share, whatever they say: a tokenizer may mark the beginning of each text."""
 
 
 def stream_doubts(window: SteadyWindow, text_request: TextRequest) -> Iterator[Doubt]:
