@@ -105,7 +105,8 @@ def batches(texts: list[str], tokenizer: Tokenizer) -> Iterator[torch.Tensor]:
         order = generator.permutation(len(documents))
         stream = torch.tensor([token for number in order for token in documents[number]])
         windows = stream[: len(stream) // WINDOW * WINDOW].view(-1, WINDOW)
-        yield from windows[torch.from_numpy(generator.permutation(len(windows)))].split(BATCH)
+        windows = windows[torch.from_numpy(generator.permutation(len(windows)))]
+        yield from torch.split(windows, BATCH)
 
 
 def train(model: LlamaForCausalLM, data: Iterator[torch.Tensor], seconds: float) -> None:
@@ -148,7 +149,7 @@ def write_all(folder: Path, name: str, model: LlamaForCausalLM, tokenizer: Token
 
 
 def write_gguf(path: Path, model: LlamaForCausalLM, tokenizer: Tokenizer, kind: str) -> None:
-    """Write a model and its tokenizer as llama.cpp reads them; `kind` is the type of matrices, F16 or Q8_0."""
+    """Write a model and its tokenizer as llama.cpp reads them; `kind` is the type of matrices, such as Q8_0."""
     config = model.config
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_name(path.stem)
@@ -180,7 +181,8 @@ def write_gguf(path: Path, model: LlamaForCausalLM, tokenizer: Tokenizer, kind: 
 
 def _write_tokenizer(writer: gguf.GGUFWriter, tokenizer: Tokenizer) -> None:
     content = json.loads(tokenizer.to_str())
-    names = sorted(tokenizer.get_vocab(), key=tokenizer.token_to_id)
+    vocabulary = tokenizer.get_vocab()
+    names = sorted(vocabulary, key=vocabulary.__getitem__)
     special = {BEGIN, END}
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("gpt-2")
@@ -189,8 +191,8 @@ def _write_tokenizer(writer: gguf.GGUFWriter, tokenizer: Tokenizer) -> None:
         [gguf.TokenType.CONTROL if name in special else gguf.TokenType.NORMAL for name in names]
     )
     writer.add_token_merges([" ".join(pair) for pair in content["model"]["merges"]])
-    writer.add_bos_token_id(tokenizer.token_to_id(BEGIN))
-    writer.add_eos_token_id(tokenizer.token_to_id(END))
+    writer.add_bos_token_id(vocabulary[BEGIN])
+    writer.add_eos_token_id(vocabulary[END])
     writer.add_add_bos_token(True)
     writer.add_chat_template(TEMPLATE)
 
@@ -204,7 +206,9 @@ def _tensors(model: LlamaForCausalLM) -> Iterator[tuple[str, np.ndarray]]:
         tensor = parameter.detach().float().numpy()
         if count := heads.get(name.split(".")[-2]):  # llama.cpp turns neighbours, Transformers two halves
             rows, columns = tensor.shape
-            tensor = tensor.reshape(count, 2, rows // count // 2, columns).swapaxes(1, 2).reshape(rows, columns)
+            tensor = (
+                tensor.reshape(count, 2, rows // count // 2, columns).swapaxes(1, 2).reshape(rows, columns)
+            )
         short = names.get_name(name, try_suffixes=(".weight",))
         assert short is not None
         yield short, np.ascontiguousarray(tensor)

@@ -34,7 +34,8 @@ import json, sys
 from http.server import BaseHTTPRequestHandler, HTTPServer
 class Handler(BaseHTTPRequestHandler):
     def do_GET(self):
-        answers = {"/health": "{}", "/metrics": "llamacpp:prompt_seconds_total 1", "/words": json.dumps(sys.argv[1:])}
+        words = json.dumps(sys.argv[1:])
+        answers = {"/health": "{}", "/metrics": "llamacpp:prompt_seconds_total 1", "/words": words}
         self.send_response(200 if self.path in answers else 404)
         self.end_headers()
         self.wfile.write(answers.get(self.path, "").encode())
@@ -82,9 +83,9 @@ def test_knobs_are_options_of_llama_server(tmp_path: Path, monkeypatch: pytest.M
         "draft": "draft.gguf", "draft_max": 5, "cont_batching": False, "cache_prompt": False,
     }  # fmt: skip
     assert llamacpp.server_options(config(settings)) == [
-        "--threads", "2", "--threads-batch", "3", "--parallel", "4", "--ctx-size", "4096", "--batch-size", "512",
-        "--ubatch-size", "128", "--cache-type-k", "q8_0", "--cache-type-v", "f16", "--flash-attn", "on",
-        "--n-gpu-layers", "0", "--model-draft", str(tmp_path / "draft.gguf"), "--spec-draft-n-max", "5",
+        "--threads", "2", "--threads-batch", "3", "--parallel", "4", "--ctx-size", "4096",
+        "--batch-size", "512", "--ubatch-size", "128", "--cache-type-k", "q8_0", "--cache-type-v", "f16",
+        "--flash-attn", "on", "--n-gpu-layers", "0", "--model-draft", str(tmp_path / "draft.gguf"), "--spec-draft-n-max", "5",
         "--no-cont-batching", "--no-cache-prompt",
     ]  # fmt: skip
 
@@ -114,7 +115,11 @@ def test_the_packaged_server_knows_the_options(monkeypatch: pytest.MonkeyPatch, 
 
     def parameters() -> SimpleNamespace:
         draft = SimpleNamespace(mparams=SimpleNamespace())
-        parts = {"model": SimpleNamespace(), "cpuparams": SimpleNamespace(), "cpuparams_batch": SimpleNamespace()}
+        parts = {
+            "model": SimpleNamespace(),
+            "cpuparams": SimpleNamespace(),
+            "cpuparams_batch": SimpleNamespace(),
+        }
         return SimpleNamespace(speculative=SimpleNamespace(draft=draft), **parts)
 
     fake = ModuleType("xllamacpp")
@@ -139,7 +144,10 @@ def test_the_packaged_server_knows_the_options(monkeypatch: pytest.MonkeyPatch, 
     assert (params.n_parallel, params.n_ctx, params.n_batch, params.n_ubatch) == (4, 4096, 512, 128)
     assert (params.cache_type_k, params.cache_type_v, params.flash_attn_type) == ("q8_0", "f32", "ENABLED")
     assert (params.cont_batching, params.cache_prompt, params.endpoint_metrics) == (False, False, True)
-    assert (params.speculative.draft.mparams.path, params.speculative.draft.n_max) == (str(tmp_path / "d.gguf"), 5)
+    assert (params.speculative.draft.mparams.path, params.speculative.draft.n_max) == (
+        str(tmp_path / "d.gguf"),
+        5,
+    )
     assert (params.speculative.types, params.n_gpu_layers) == (["draft"], 3)
 
 
@@ -228,11 +236,15 @@ def test_texts_are_those_of_transformers(folder: Path) -> None:
     prompt = "Open a file, and read"
     ids = tokenizer(prompt, return_tensors="pt")
     expected = module.generate(**ids, max_new_tokens=8, do_sample=False)[0][ids["input_ids"].shape[1] :]
-    knobs = config({"temperature": 0, "max_tokens": 8, "threads": 1, "cache_type_k": "f32", "cache_type_v": "f32"})
+    knobs = config(
+        {"temperature": 0, "max_tokens": 8, "threads": 1, "cache_type_k": "f32", "cache_type_v": "f32"}
+    )
     with llamacpp.open(loaded(folder / "model.gguf"), knobs) as session:
         reply = send_once(session.target([{"prompt": np.array([prompt], dtype=object)}]))
         assert session.prompt_tokens(reply) == ids["input_ids"].shape[1]
-        assert session.arrays(reply)["text"].tolist() == [tokenizer.decode(expected, skip_special_tokens=True)]
+        assert session.arrays(reply)["text"].tolist() == [
+            tokenizer.decode(expected, skip_special_tokens=True)
+        ]
 
 
 @pytest.mark.engine
@@ -253,8 +265,15 @@ def test_a_draft_is_accepted_as_often_as_it_is_right(folder: Path) -> None:
 
 
 @pytest.mark.engine
-def test_a_file_that_the_server_cannot_load(tmp_path: Path) -> None:
-    """The error has the server's reason."""
+def test_what_the_server_cannot_do(tmp_path: Path, folder: Path) -> None:
+    """The error has the server's own reason: a file that it cannot load, knobs that exclude each other."""
     (tmp_path / "bad.gguf").write_bytes(b"GGUF")
-    with pytest.raises(ServerFailed, match="load"), llamacpp.open(a_file(tmp_path / "bad.gguf"), config({})):
+    reason = "error loading model: llama_model_loader: failed to load model from .*bad.gguf"
+    with pytest.raises(ServerFailed, match=reason), llamacpp.open(a_file(tmp_path / "bad.gguf"), config({})):
+        pass
+    impossible = config({"cache_type_v": "q8_0", "flash_attention": "off"})
+    with (
+        pytest.raises(ServerFailed, match="llama_init_from_model: quantized V cache requires flash_attn"),
+        llamacpp.open(loaded(folder / "model.gguf"), impossible),
+    ):
         pass

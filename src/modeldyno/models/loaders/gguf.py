@@ -1,4 +1,4 @@
-"""``gguf:model.gguf``: a language model of llama.cpp; the header lists its tensors and how they are quantised.
+"""``gguf:model.gguf``: a language model of llama.cpp; its header lists the tensors and their types.
 
 Of a model in several files (``model-00001-of-00003.gguf``) the first is named, as for llama.cpp. Nothing in
 them is executed. The layout is that of ggml's specification of GGUF, versions 2 and 3.

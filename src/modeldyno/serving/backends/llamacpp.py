@@ -70,6 +70,7 @@ knobs = (
         name="context",
         kind=int,
         low=1,
+        high=(1 << 31) - 1,
         sentence="Tokens that all slots hold together; as many as the model was trained with if not set.",
         aliases=("ctx_size", "n_ctx"),
     ),
@@ -147,7 +148,9 @@ def check(config: Mapping[str, KnobValue]) -> None:
     if "command" in config and not started_generation.command_words(str(config["command"])):
         raise RequestError("The knob command is empty; set one such as: llama-server")
     if "draft" in config and not Path(str(config["draft"])).is_file():
-        raise RequestError(f"There is no file '{config['draft']}'; the knob draft takes the path of a GGUF file.")
+        raise RequestError(
+            f"There is no file '{config['draft']}'; the knob draft takes the path of a GGUF file."
+        )
     if "draft_tokens" in config and "draft" not in config:
         raise RequestError("The knob draft_tokens has no effect without draft; set both, or neither.")
 

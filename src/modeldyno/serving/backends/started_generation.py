@@ -113,7 +113,9 @@ def _session(
         "control": control,
         "server": server,
         "pid": server.pid,
-        "software": {f"server {name}": number for name, number in (engine.versions if engine else {}).items()},
+        "software": {
+            f"server {name}": number for name, number in (engine.versions if engine else {}).items()
+        },
     }
     return (
         SessionWithStats(counters=lambda: _read_counters(control), **fields)

@@ -29,7 +29,17 @@ _SWITCHES = {
     "--no-cont-batching": ("cont_batching", False),
     "--no-cache-prompt": ("cache_prompt", False),
 }
-_FLASH = {"on": "ENABLED", "off": "DISABLED", "auto": "AUTO"}
+_FLASH = {
+    "on": "LLAMA_FLASH_ATTN_TYPE_ENABLED",
+    "off": "LLAMA_FLASH_ATTN_TYPE_DISABLED",
+    "auto": "LLAMA_FLASH_ATTN_TYPE_AUTO",
+}
+_ENUMERATIONS = {
+    "cache_type_k": "ggml_type",
+    "cache_type_v": "ggml_type",
+    "flash_attn_type": "llama_flash_attn_type",
+}
+"""Fields whose values have names in an enumeration of the package."""
 
 
 def parse(words: list[str] | None = None) -> dict[str, Any]:
@@ -61,15 +71,11 @@ def parameters(fields: dict[str, Any]) -> Any:
         place = params
         for step in way:
             place = getattr(place, step)
-        if name.startswith("cache_type"):
-            value = getattr(xllamacpp.ggml_type, value)
-        elif name == "flash_attn_type":
-            value = getattr(xllamacpp.llama_flash_attn_type, f"LLAMA_FLASH_ATTN_TYPE_{value}")
-        setattr(place, name, value)
+        names = _ENUMERATIONS.get(name)
+        setattr(place, name, getattr(getattr(xllamacpp, names), value) if names else value)
     return params
 
 
 if __name__ == "__main__":
-    server = xllamacpp.Server(parameters(parse()))
-    print("listening on", server.listening_address, flush=True)
+    server = xllamacpp.Server(parameters(parse()))  # it ends with the last reference to it
     signal.pause()
