@@ -149,7 +149,7 @@ def write_all(folder: Path, name: str, model: LlamaForCausalLM, tokenizer: Token
 
 
 def write_gguf(path: Path, model: LlamaForCausalLM, tokenizer: Tokenizer, kind: str) -> None:
-    """Write a model and its tokenizer as llama.cpp reads them; `kind` is the type of matrices, such as Q8_0."""
+    """Write a model and its tokenizer as llama.cpp reads them; `kind` is the type of matrices: F16, Q8_0."""
     config = model.config
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_name(path.stem)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import pytest
 
+import modeldyno
 from modeldyno.base import plugins
 from modeldyno.base.errors import MissingExtra, RequestError, ServerFailed
 from modeldyno.base.job.knob import KnobValue, configure
@@ -85,8 +86,8 @@ def test_knobs_are_options_of_llama_server(tmp_path: Path, monkeypatch: pytest.M
     assert llamacpp.server_options(config(settings)) == [
         "--threads", "2", "--threads-batch", "3", "--parallel", "4", "--ctx-size", "4096",
         "--batch-size", "512", "--ubatch-size", "128", "--cache-type-k", "q8_0", "--cache-type-v", "f16",
-        "--flash-attn", "on", "--n-gpu-layers", "0", "--model-draft", str(tmp_path / "draft.gguf"), "--spec-draft-n-max", "5",
-        "--no-cont-batching", "--no-cache-prompt",
+        "--flash-attn", "on", "--n-gpu-layers", "0", "--model-draft", str(tmp_path / "draft.gguf"),
+        "--spec-draft-n-max", "5", "--no-cont-batching", "--no-cache-prompt",
     ]  # fmt: skip
 
 
@@ -262,6 +263,19 @@ def test_a_draft_is_accepted_as_often_as_it_is_right(folder: Path) -> None:
     assert counters.accepted_tokens / counters.drafted_tokens > 0.8
     assert counters.prefill
     assert counters.decode
+
+
+@pytest.mark.engine
+def test_a_load_needs_only_the_file(folder: Path) -> None:
+    """The backend is that of the kind of file, and prompts are exact by the tokenizer beside it."""
+    result = modeldyno.load(
+        folder / "model.gguf", concurrency=2, max_time=6, prompt_tokens=16, output_tokens=4, threads=1
+    )
+    assert result.number("prompt_tokens") == 16
+    assert result.number("parameters", scope="") == 2_361_600 + 256 * len(
+        json.loads((folder / "tokenizer.json").read_text())["model"]["vocab"]
+    )
+    assert result.number("prefill_time")
 
 
 @pytest.mark.engine

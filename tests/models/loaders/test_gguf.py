@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import random
-import struct
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.gguf_file import write_gguf
 
 from modeldyno.base.errors import RequestError
 from modeldyno.base.job.model_ref import ModelRef
@@ -16,58 +16,8 @@ from modeldyno.models.static.weights import weight_measurements
 from modeldyno.testing.loaders import imported_frameworks, is_one_sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
     from pathlib import Path
-
-FIELDS: dict[str, Any] = {
-    "general.architecture": "llama",
-    "llama.context_length": 2048,
-    "tokenizer.ggml.tokens": ["a", "b", "<end>"],
-    "tokenizer.ggml.add_bos_token": True,
-    "tokenizer.ggml.scores": [0.5, 1.5, 2.5],
-    "llama.rope.freq_base": 10000.0,
-}
-TENSORS = {
-    "token_embd.weight": (1, (3, 64), 384),
-    "blk.0.attn_q.weight": (8, (64, 64), 64 * 68),
-    "blk.0.ffn_up.weight": (12, (2, 256), 288),
-    "output_norm.weight": (0, (64,), 256),
-    "rope_freqs.weight": (0, (32,), 128),
-}
-"""Name to type, shape and bytes."""
-
-
-def text(value: str) -> bytes:
-    """Encode a text as GGUF has it."""
-    return struct.pack("<Q", len(value.encode())) + value.encode()
-
-
-def encode(value: Any) -> bytes:
-    """Encode a value with its type."""
-    if isinstance(value, list):
-        kind, *_ = encode(value[0])[:4]
-        return struct.pack("<IIQ", 9, kind, len(value)) + b"".join(encode(each)[4:] for each in value)
-    if isinstance(value, str):
-        return struct.pack("<I", 8) + text(value)
-    form = {bool: "I?", int: "II", float: "If"}[type(value)]
-    return struct.pack(f"<{form}", {bool: 7, int: 4, float: 6}[type(value)], value)
-
-
-def write(
-    path: Path,
-    tensors: Mapping[str, tuple[int, tuple[int, ...], int]] = TENSORS,
-    fields: Mapping[str, Any] = FIELDS,
-    version: int = 3,
-) -> Path:
-    """Write a file of zeros with such a header."""
-    content = struct.pack("<4sIQQ", b"GGUF", version, len(tensors), len(fields))
-    content += b"".join(text(name) + encode(value) for name, value in fields.items())
-    offset = 0
-    for name, (kind, shape, size) in tensors.items():
-        content += text(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *shape[::-1], kind, offset)
-        offset += -(-size // 32) * 32
-    path.write_bytes(content + b"\0" * (-len(content) % 32 + offset))
-    return path
 
 
 def ref(path: Path) -> ModelRef:
@@ -84,7 +34,7 @@ def test_importing_it_imports_no_framework() -> None:
 @pytest.mark.parametrize("version", [2, 3])
 def test_a_header_says_what_the_weights_weigh(tmp_path: Path, version: int) -> None:
     """Names, shapes, types and bytes, those of blocks included; tables are no parameters."""
-    path = write(tmp_path / "m.gguf", version=version)
+    path = write_gguf(tmp_path / "m.gguf", version=version)
     assert loader.claims(path)
     model = loader.look(ref(path), seed=0, trust=False)
     assert model.weights is not None
@@ -104,7 +54,7 @@ def test_a_header_says_what_the_weights_weigh(tmp_path: Path, version: int) -> N
 
 def test_a_loaded_model_is_its_file(tmp_path: Path) -> None:
     """A server gets the path; a tokenizer beside the file counts the tokens of prompts."""
-    path = write(tmp_path / "m.gguf")
+    path = write_gguf(tmp_path / "m.gguf")
     model = loader.load(ref(path), seed=0, trust=False)
     assert (model.form, model.value, model.identity.name) == (Form.GGUF, path, "m")
     assert model.identity.digest.startswith("sha256:")
@@ -115,10 +65,10 @@ def test_a_loaded_model_is_its_file(tmp_path: Path) -> None:
 
 def test_a_model_in_several_files_is_all_of_them(tmp_path: Path) -> None:
     """The first is named, and the tensors of all are its own; one that is missing is named."""
-    first = write(tmp_path / "m-00001-of-00002.gguf", {"a": (0, (8,), 32)})
+    first = write_gguf(tmp_path / "m-00001-of-00002.gguf", {"a": (0, (8,), 32)})
     with pytest.raises(RequestError, match=r"no file '.*m-00002-of-00002\.gguf'"):
         loader.load(ref(first), seed=0, trust=False)
-    second = write(tmp_path / "m-00002-of-00002.gguf", {"b": (0, (8,), 32)})
+    second = write_gguf(tmp_path / "m-00002-of-00002.gguf", {"b": (0, (8,), 32)})
     model = loader.load(ref(first), seed=0, trust=False)
     assert model.weights is not None
     assert [weight.name for weight in model.weights()] == ["a", "b"]
@@ -151,10 +101,10 @@ def test_a_file_of_the_package_gguf_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (lambda content: content[:40], "is no GGUF file, or is damaged"),
+        (lambda content: content[:40], "is no GGUF file, or is damaged .it ends within its header"),
         (lambda content: b"GGML" + content[4:], "is no GGUF file"),
         (lambda content: content[:4] + b"\x01" + content[5:], "its version is 1, and 2 and 3 are read"),
-        (lambda content: content[:24] + b"\xff" * 8 + content[32:], "does not fit the file"),
+        (lambda content: content[:24] + b"\xff" * 8 + content[32:], "it ends within its header"),
         (lambda content: content.replace(b"architecture\x08", b"architecture\x63"), "unknown type 99"),
         (lambda content: content.replace(b"_freqs.weight\x01", b"_freqs.weight\xff"), "has 255 axes"),
         (lambda content: content.replace(b"\x02\0\0\0\x40", b"\x02\0\0\0\x40\xff\xff\xff"), "damaged"),
@@ -163,7 +113,7 @@ def test_a_file_of_the_package_gguf_is_read(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_damaged_headers(tmp_path: Path, spoil: Callable[[bytes], bytes], message: str) -> None:
     """One sentence says what is wrong with the file."""
-    path = write(tmp_path / "m.gguf")
+    path = write_gguf(tmp_path / "m.gguf")
     path.write_bytes(spoil(path.read_bytes()))
     with pytest.raises(RequestError, match=message) as caught:
         loader.look(ref(path), seed=0, trust=False)
@@ -172,7 +122,7 @@ def test_damaged_headers(tmp_path: Path, spoil: Callable[[bytes], bytes], messag
 
 def test_any_damage_is_refused_or_read(tmp_path: Path) -> None:
     """Whatever bytes of the header are changed, no other error is raised."""
-    content = write(tmp_path / "m.gguf").read_bytes()
+    content = write_gguf(tmp_path / "m.gguf").read_bytes()
     draw = random.Random(0)
     refused = 0
     for _ in range(500):
@@ -189,7 +139,7 @@ def test_any_damage_is_refused_or_read(tmp_path: Path) -> None:
 
 def test_a_type_that_is_not_known_has_no_bytes(tmp_path: Path) -> None:
     """A later version's type keeps its number, and its elements count."""
-    path = write(tmp_path / "m.gguf", {"a": (77, (8,), 32)})
+    path = write_gguf(tmp_path / "m.gguf", {"a": (77, (8,), 32)})
     (weight,) = loader.read_header(path).weights
     assert (weight.dtype, weight.size, weight.bytes) == ("type 77", 8, 0)
 
