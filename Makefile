@@ -49,10 +49,10 @@ $(LLM)/draft.gguf: | $(VENV)/.dev
 run-llm: $(LLM)/draft.gguf  ## serve a small language model by llama.cpp and measure it; trains it first, once, for four minutes
 	@$(BIN)/modeldyno engine path llamacpp > /dev/null 2>&1 || $(BIN)/modeldyno engine install llamacpp
 	@$(BIN)/modeldyno inspect $(LLM)/model.gguf
-	@$(BIN)/modeldyno load $(LLM)/model.gguf -c 1,2,4,8 --max-time 12s --set parallel=4 \
+	@$(BIN)/modeldyno load $(LLM)/model.gguf -c 1,2,4,8 --max-time 12s --set parallel=4 --set threads=1 \
 	    --set prompt_tokens=64 --set output_tokens=32
-	@$(BIN)/modeldyno load $(LLM)/model.gguf -c 1 --max-time 12s --set draft=$(LLM)/draft.gguf --set temperature=0 \
-	    --set prompt_tokens=64 --set output_tokens=32
+	@$(BIN)/modeldyno load $(LLM)/model.gguf -c 1 --max-time 12s --set threads=1 --set temperature=0 \
+	    --set draft=$(LLM)/draft.gguf --set prompt_tokens=64 --set output_tokens=32
 
 # Three on two cores, as tests wait for processes: what is measured in them allows for a busy machine.
 WORKERS ?= 3
