@@ -87,7 +87,7 @@ def test_knobs_are_options_of_llama_server(tmp_path: Path, monkeypatch: pytest.M
         "--threads", "2", "--threads-batch", "3", "--parallel", "4", "--ctx-size", "4096",
         "--batch-size", "512", "--ubatch-size", "128", "--cache-type-k", "q8_0", "--cache-type-v", "f16",
         "--flash-attn", "on", "--n-gpu-layers", "0", "--model-draft", str(tmp_path / "draft.gguf"),
-        "--spec-draft-n-max", "5", "--no-cont-batching", "--no-cache-prompt",
+        "--spec-draft-n-max", "5", "--spec-type", "draft-simple", "--no-cont-batching", "--no-cache-prompt",
     ]  # fmt: skip
 
 

@@ -162,6 +162,8 @@ def server_options(config: Mapping[str, KnobValue]) -> list[str]:
         for name, option in _OPTIONS.items()
         if name in config
     }
+    if "draft" in config:
+        values["--spec-type"] = "draft-simple"  # a server that only has the file drafts nothing
     switched_off = [option for name, option in _SWITCHES.items() if config.get(name) is False]
     return [*(word for pair in values.items() for word in pair), *switched_off]
 

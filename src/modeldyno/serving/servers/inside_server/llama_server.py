@@ -38,6 +38,7 @@ _ENUMERATIONS = {
     "cache_type_k": "ggml_type",
     "cache_type_v": "ggml_type",
     "flash_attn_type": "llama_flash_attn_type",
+    "types": "common_speculative_type",
 }
 """Fields whose values have names in an enumeration of the package."""
 
@@ -55,6 +56,11 @@ def parse(words: list[str] | None = None) -> dict[str, Any]:
         parser.add_argument(option, dest=path, action="store_const", const=value)
     parser.add_argument("--host", dest="hostnames", type=lambda host: [host])
     parser.add_argument("--alias", dest="model_alias", type=lambda name: {name})
+    parser.add_argument(
+        "--spec-type",
+        dest="speculative.types",
+        type=lambda name: f"COMMON_SPECULATIVE_TYPE_{name.upper().replace('-', '_')}",
+    )
     parser.add_argument("--flash-attn", dest="flash_attn_type", type=_FLASH.get)
     return vars(parser.parse_args(words))
 
@@ -64,15 +70,16 @@ def parameters(fields: dict[str, Any]) -> Any:
     params = xllamacpp.CommonParams()
     if "cpuparams.n_threads" in fields:  # as llama-server does
         fields.setdefault("cpuparams_batch.n_threads", fields["cpuparams.n_threads"])
-    if "speculative.draft.mparams.path" in fields:
-        params.speculative.types = [xllamacpp.common_speculative_type.COMMON_SPECULATIVE_TYPE_DRAFT_SIMPLE]
     for path, value in fields.items():
         *way, name = path.split(".")
         place = params
         for step in way:
             place = getattr(place, step)
-        names = _ENUMERATIONS.get(name)
-        setattr(place, name, getattr(getattr(xllamacpp, names), value) if names else value)
+        if names := _ENUMERATIONS.get(name):
+            member = getattr(getattr(xllamacpp, names), value)
+            setattr(place, name, [member] if name == "types" else member)
+        else:
+            setattr(place, name, value)
     return params
 
 
