@@ -10,7 +10,7 @@ TORCH  ?= torch==2.13.0
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run check test coverage test-slow test-journeys test-pages fuzz fuzz-dashboard engines test-engine test-tf test-browser test-lighthouse charts gallery test-gpu lint format bench bench-report bench-dashboard bench-registry bench-inside bench-served bench-llm bench-static bench-keras bench-real gate gate-live truth proofs clean
+.PHONY: help setup run run-llm check test coverage test-slow test-journeys test-pages fuzz fuzz-dashboard engines test-engine test-tf test-browser test-lighthouse charts gallery test-gpu lint format bench bench-report bench-dashboard bench-registry bench-inside bench-served bench-llm bench-static bench-keras bench-real gate gate-live truth proofs clean
 
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -39,6 +39,20 @@ run: $(VENV)/.run    ## profile the digit classifier of examples/ on real images
 	@$(BIN)/modeldyno profile examples/digits/digits.onnx --input examples/digits/test.npz \
 	    --set batch_size=32 --json out/digits.json
 	@$(BIN)/python examples/digits/next_steps.py
+
+# A small language model, trained once on the docstrings of Python's library: LLM is where it lies, MINUTES how long it learns.
+LLM ?= out/llm
+MINUTES ?= 4
+$(LLM)/draft.gguf: | $(VENV)/.dev
+	$(BIN)/python examples/language_model/train.py $(LLM) --minutes $(MINUTES)
+
+run-llm: $(LLM)/draft.gguf  ## serve a small language model by llama.cpp and measure it; trains it first, once, for four minutes
+	@$(BIN)/modeldyno engine path llamacpp > /dev/null 2>&1 || $(BIN)/modeldyno engine install llamacpp
+	@$(BIN)/modeldyno inspect $(LLM)/model.gguf
+	@$(BIN)/modeldyno load $(LLM)/model.gguf -c 1,2,4,8 --max-time 12s --set parallel=4 --set threads=1 \
+	    --set prompt_tokens=64 --set output_tokens=32
+	@$(BIN)/modeldyno load $(LLM)/model.gguf -c 1 --max-time 12s --set threads=1 --set temperature=0 \
+	    --set draft=$(LLM)/draft.gguf --set prompt_tokens=64 --set output_tokens=32
 
 # Three on two cores, as tests wait for processes: what is measured in them allows for a busy machine.
 WORKERS ?= 3
@@ -90,7 +104,7 @@ fuzz: setup          ## 10,000 damaged files of each format are analysed or refu
 	MODELDYNO_FUZZ=10000 $(BIN)/python -m pytest -n 2 tests/test_fuzz.py --timeout 3600 -s
 
 engines: setup       ## install the serving engines that test-engine wants: some 4 GB; TorchServe needs Java
-	for engine in triton mlserver torchserve openai; do $(BIN)/modeldyno engine install $$engine || exit 1; done
+	for engine in triton mlserver torchserve openai llamacpp; do $(BIN)/modeldyno engine install $$engine || exit 1; done
 
 test-engine: setup   ## against real engines (make engines) and PostgreSQL (apt install postgresql, or MODELDYNO_TEST_POSTGRES=postgresql://...), a container: MODELDYNO_TEST_IMAGE=podman:IMAGE
 	$(BIN)/python -m pytest -m engine

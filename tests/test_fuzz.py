@@ -24,6 +24,7 @@ import onnx
 import torch
 import transformers
 from safetensors.torch import save_file
+from tests.support.gguf_file import write_gguf
 from tests.test_safety_inspect import mutated
 
 import modeldyno
@@ -58,6 +59,12 @@ def a_safetensors(folder: Path) -> tuple[Path, Path]:
     return path, path
 
 
+def a_gguf(folder: Path) -> tuple[Path, Path]:
+    """Write a header of a few tensors."""
+    path = write_gguf(folder / "m.gguf")
+    return path, path
+
+
 def a_configuration(folder: Path) -> tuple[Path, Path]:
     """Save a small BERT's configuration: a directory whose config.json is damaged."""
     sizes = {"num_hidden_layers": 1, "hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 32}
@@ -75,6 +82,7 @@ def a_program(folder: Path) -> tuple[Path, Path]:
 FORMATS: dict[str, tuple[str, Callable[[Path], tuple[Path, Path]]]] = {
     "onnx": ("onnx", an_onnx),
     "safetensors": ("safetensors", a_safetensors),
+    "gguf": ("gguf", a_gguf),
     "hf-config": ("hf-config", a_configuration),
     "exported": ("exported", a_program),
 }

@@ -58,12 +58,15 @@ def test_tensorflow_means_its_server(orders: list[Order], word: str, monkeypatch
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"backend": "onnxruntime"}, "'onnxruntime' starts no server; choose mlserver, .* or triton"),
-        ({"backend": "remote"}, "'remote' starts no server; choose mlserver"),
-        ({"backend": "inspector"}, "'inspector' starts no server; choose mlserver"),
+        (
+            {"backend": "onnxruntime"},
+            "'onnxruntime' starts no server; choose llamacpp, mlserver, .* or triton",
+        ),
+        ({"backend": "remote"}, "'remote' starts no server; choose llamacpp"),
+        ({"backend": "inspector"}, "'inspector' starts no server; choose llamacpp"),
         (
             {"backend": "nosuch"},
-            r"starts a server 'nosuch'; known: mlserver, openai, tensorflow-serving, torchserve, triton\.$",
+            r"starts a server 'nosuch'; known: llamacpp, mlserver, openai, .*, torchserve, triton\.$",
         ),
         ({"backend": "triten"}, "'triten'; did you mean 'triton'"),
         ({"settings": {"device": "cpu"}, "device": "cuda"}, "device is set twice: cuda and cpu"),

@@ -38,7 +38,8 @@ def devices_command() -> None:
 @declare("serve")
 @click.argument("model")
 @click.option(
-    "--backend", help="What serves the model: triton by default, torchserve, mlserver, openai, tensorflow."
+    "--backend",
+    help="What serves the model: triton by default, torchserve, mlserver, openai, llamacpp, tensorflow.",
 )
 @click.option("--device", help="Where the server runs the model: cpu, cuda, cuda:1.")
 @click.option("--name", help="By which the server is found again; by default that of the model.")
@@ -87,7 +88,7 @@ def engine_command() -> None:
     "--with", "options", multiple=True, metavar="WHAT", help="Optional part to install, such as torch."
 )
 def _install_engine() -> None:
-    """Install the engine NAME: triton, torchserve, mlserver or openai.
+    """Install the engine NAME: triton, torchserve, mlserver, openai or llamacpp.
 
     An interrupted installation is resumed. The environment variable MODELDYNO_ENGINES sets the directory.
     """

@@ -73,6 +73,8 @@ class Form:
     """`value` is the Path of the .xml file of OpenVINO's own format."""
     TENSORRT = "tensorrt"
     """`value` is the Path of an engine of TensorRT, or of TensorRT for RTX."""
+    GGUF = "gguf"
+    """`value` is the Path of a file of llama.cpp, the first if it has several."""
     REPOSITORY = "repository"
     """`value` is a `TritonRepository` of `serving.servers.triton_repository_reader`."""
     REMOTE = "remote"

@@ -162,7 +162,7 @@ _FOREIGN = {
         "or save the model as a SavedModel"
     ),
     ".ort": "is in ONNX Runtime's own format, by its name; name the .onnx file that it was made of",
-    ".gguf": "is a model of llama.cpp, by its name; serve it there, and load the URL of its server",
+    ".gguf": "is a model of llama.cpp by its name, but not by its first bytes; download or write it again",
     ".mar": "is an archive of TorchServe, by its name; unpack it, and name the model's file in it",
 }
 """What to do about formats that are not read, by the ending of a file's name."""

@@ -61,9 +61,11 @@ def serve_model(
     """
     resolved = resolve_model(model)
     ref = resolved.ref
-    if plugins.loader(ref.scheme).backend == Form.REMOTE:
+    own = plugins.loader(ref.scheme).backend
+    if own == Form.REMOTE:
         raise RequestError(f"{model} is on a server already; load it by its URL.")
-    backend = _SERVERS.get(backend or SERVER, backend or SERVER)
+    backend = backend or (own if plugins.serves(own) else SERVER)
+    backend = _SERVERS.get(backend, backend)
     if backend not in plugins.names("backend"):
         raise UnknownName.among("backend that starts a server", backend, _starting_backends())
     if backend in _ATTACHES or not plugins.serves(backend):

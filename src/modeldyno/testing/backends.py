@@ -231,7 +231,7 @@ class ServingSuite(DeclaredSuite):
     tolerance: ClassVar[float] = 1e-5
     """Largest difference between two answers to the same payload, absolute and relative."""
     local: ClassVar[str] = "onnxruntime"
-    """A local backend with the same outputs."""
+    """A local backend with the same outputs; empty if there is none."""
 
     def feed(self, batch_size: int) -> Feed:
         """Return inputs for the model; the same each time."""
@@ -241,6 +241,8 @@ class ServingSuite(DeclaredSuite):
         self, backend: Backend, model: Model, config: dict[str, KnobValue]
     ) -> None:
         """Each payload is a request, and its answer what a local runtime gives for it."""
+        if not self.local:
+            pytest.skip("no local backend has the same outputs")
         feeds = [self.feed(2), {name: array[::-1].copy() for name, array in self.feed(2).items()}]
         local = plugins.backend(self.local)
         with backend.open(model, {**config, "batch_size": 2}) as session:
@@ -252,10 +254,7 @@ class ServingSuite(DeclaredSuite):
             assert isinstance(own, LocalSession)
             expected = [own.arrays(own.prepare(feed)()) for feed in feeds]
         for answer, right in zip(answers, expected, strict=True):
-            assert answer.keys() == right.keys()
-            for name, array in right.items():
-                assert answer[name].shape == array.shape
-                np.testing.assert_allclose(answer[name], array, rtol=self.tolerance, atol=self.tolerance)
+            self.assert_same(answer, right)
 
     def test_requests_at_the_same_time_get_their_own_answers(
         self, backend: Backend, model: Model, config: dict[str, KnobValue]
@@ -270,9 +269,8 @@ class ServingSuite(DeclaredSuite):
                 together = [
                     session.arrays(reply) for reply in pool.map(partial(send_once, target), range(len(feeds)))
                 ]
-        for one, other in zip(alone, together, strict=True):
-            for name, array in one.items():
-                np.testing.assert_allclose(array, other[name], rtol=self.tolerance, atol=self.tolerance)
+        for one, other in zip(together, alone, strict=True):
+            self.assert_same(one, other)
 
     def test_the_account_counts_requests(
         self, backend: Backend, model: Model, config: dict[str, KnobValue]
@@ -288,7 +286,8 @@ class ServingSuite(DeclaredSuite):
             for _ in range(5):
                 send_once(target)
             counters = _settled_counters(session).since(before)
-        assert (counters.requests, counters.failures) == (5, 0)
+        assert counters.requests == (5 if before.requests else 0), "a server that counts none has 0 always"
+        assert counters.failures == 0
         assert counters.compute is None or counters.compute > 0
         assert not counters.batches or sum(counters.batches.values()) == counters.executions
 
@@ -304,6 +303,16 @@ class ServingSuite(DeclaredSuite):
         with pytest.raises(ZeroDivisionError), backend.open(model, config) as session:
             break_off(session)
         assert not any(Path(f"/proc/{pid}").exists() for pid in family)
+
+    def assert_same(self, answer: Feed, right: Feed) -> None:
+        """Assert that an answer has these names, shapes and texts, or values within `tolerance`."""
+        assert answer.keys() == right.keys()
+        for name, array in right.items():
+            assert answer[name].shape == array.shape
+            if array.dtype == object:
+                assert answer[name].tolist() == array.tolist()
+            else:
+                np.testing.assert_allclose(answer[name], array, rtol=self.tolerance, atol=self.tolerance)
 
 
 def _settled_counters(session: RequestSession) -> ServerCounters:

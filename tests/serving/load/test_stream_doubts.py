@@ -142,6 +142,16 @@ def test_prompts_that_were_to_begin_alike_may_come_from_a_cache() -> None:
     assert not list(cached_prompts([(48, 100)], [50], first_turns=True))
 
 
+def test_a_token_that_begins_every_prompt_is_no_doubt() -> None:
+    """Tokenizers put one before each text, which a cache has from the second request on."""
+    (share,) = cached_prompts([(1, 64), (1, 64)])
+    assert isinstance(share, Measurement)
+    assert share.value == 1 / 64
+    assert len(list(cached_prompts([(2, 64), (2, 64)]))) == 2
+    account = ServerCounters(requests=2, cached_tokens=2, prompt_tokens=128)
+    assert len(list(cached_prompts([(-1, 64), (-1, 64)], account=account))) == 1
+
+
 def test_cached_prompts_are_told_by_the_servers_metrics_where_answers_say_nothing() -> None:
     """Answers come first; a server that looked nothing up says nothing."""
     account = ServerCounters(requests=1, cached_tokens=30, prompt_tokens=100)

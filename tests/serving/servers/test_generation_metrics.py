@@ -44,6 +44,10 @@ llamacpp:prompt_seconds_total 0.5
 llamacpp:tokens_predicted_seconds_total 4
 llamacpp:requests_processing 4
 llamacpp:requests_deferred 2
+llamacpp:prompt_tokens_total 320
+llamacpp:prompt_tokens_cached_total 320
+llamacpp:spec_decode_num_draft_tokens_total 100
+llamacpp:spec_decode_num_accepted_tokens_total 60
 """
 TGI = """
 tgi_request_success 5
@@ -74,7 +78,10 @@ EVERYTHING = ServerCounters(
         (
             "llama.cpp",
             LLAMA,
-            ServerCounters(requests=0, compute=4.5, prefill=0.5, decode=4.0, running=4.0, waiting=2.0),
+            ServerCounters(
+                requests=0, compute=4.5, prefill=0.5, decode=4.0, running=4.0, waiting=2.0,
+                prompt_tokens=640.0, cached_tokens=320.0, drafted_tokens=100.0, accepted_tokens=60.0,
+            ),
         ),
         ("TGI", TGI, ServerCounters(requests=5, queue=0.5, compute=4.5, running=4.0, waiting=2.0)),
     ],
@@ -95,6 +102,12 @@ def test_names_of_earlier_versions_are_read() -> None:
     )
     counters = read_counters(parse_samples("\n".join(lines)))
     assert (counters.prompt_tokens, counters.cached_tokens, counters.cache_usage) == (10.0, 4.0, 0.5)
+
+
+def test_prompts_without_what_is_cached_are_not_whole() -> None:
+    """A version of llama.cpp that does not count cached tokens leaves it open how many prompts had."""
+    counters = read_counters(parse_samples("llamacpp:prompt_tokens_total 320"))
+    assert (counters.prompt_tokens, counters.cached_tokens) == (None, None)
 
 
 def test_work_that_is_not_reported_is_not_known() -> None:

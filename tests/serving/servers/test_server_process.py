@@ -58,6 +58,19 @@ def test_a_server_that_ends_tells_why(fake: Make, engines: Path) -> None:
     assert failed.value.log.splitlines() == ["error 7: a first sign", "RuntimeError: no such model"]
 
 
+def test_a_log_of_llamacpp_tells_why(fake: Make) -> None:
+    """Its own error is the cause, not what the program around it says last; heads of lines are left out."""
+    lines = (
+        "0.00.018.983 E llama_model_load: error loading model: no such architecture",
+        "0.00.018.989 E srv    load_model: failed to load model, 'm.gguf'",
+    )
+    code = f"print({chr(10).join(lines)!r}, flush=True); raise RuntimeError('Failed to init server.')"
+    with pytest.raises(ServerFailed) as failed, run_server(fake(code)):
+        pass
+    assert ": llama_model_load: error loading model: no such architecture; its log" in str(failed.value)
+    assert "load_model: failed to load model, 'm.gguf'" in failed.value.log.splitlines()
+
+
 def test_a_command_that_is_not_there(fake: Make) -> None:
     """A program that cannot be started is named."""
     launch = replace(fake(), command=lambda _folder, _ports: ["/no/such/program"])

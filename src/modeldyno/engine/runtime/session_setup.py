@@ -267,7 +267,8 @@ def payload_of(job: Job, model: Model, backend: Backend, preprocess: Model | Non
             assumed_input="",
         )
     if model.takes_requests:
-        model = replace(model, tokenizer=str(job.config.get(TOKENIZER, "")) or _own_tokenizer(model))
+        tokenizer = str(job.config.get(TOKENIZER, "")) or model.tokenizer or _own_tokenizer(model)
+        model = replace(model, tokenizer=tokenizer)
     seed = _seed_of_prompts(job) if model.takes_requests else job.plan.seed
     payload = build_payloads(
         model,

@@ -19,6 +19,9 @@ class _CommonKnobs(TypedDict, total=False):
     binary: KnobValue
     bodies: KnobValue
     body: KnobValue
+    cache_prompt: KnobValue
+    cache_type_k: KnobValue
+    cache_type_v: KnobValue
     calls: KnobValue
     channels_last: KnobValue
     command: KnobValue
@@ -26,16 +29,26 @@ class _CommonKnobs(TypedDict, total=False):
     composing: KnobValue
     compression: KnobValue
     config: KnobValue
+    cont_batching: KnobValue
     container: KnobValue
     content: KnobValue
     content_type: KnobValue
+    context: KnobValue
+    continuous_batching: KnobValue
+    ctx_size: KnobValue
+    draft: KnobValue
+    draft_max: KnobValue
+    draft_tokens: KnobValue
     dtype: KnobValue
     dynamic_batching: KnobValue
     endpoint: KnobValue
     env: KnobValue
     extra: KnobValue
     flags: KnobValue
+    flash_attention: KnobValue
+    flash_attn: KnobValue
     format: KnobValue
+    gpu_layers: KnobValue
     graph_optimization: KnobValue
     graph_optimization_level: KnobValue
     grpc_port: KnobValue
@@ -66,6 +79,14 @@ class _CommonKnobs(TypedDict, total=False):
     max_queue_delay_microseconds: KnobValue
     max_tokens: KnobValue
     method: KnobValue
+    model_draft: KnobValue
+    n_batch: KnobValue
+    n_ctx: KnobValue
+    n_gpu_layers: KnobValue
+    n_parallel: KnobValue
+    n_threads: KnobValue
+    n_threads_batch: KnobValue
+    n_ubatch: KnobValue
     num_streams: KnobValue
     num_threads: KnobValue
     osl: KnobValue
@@ -90,6 +111,7 @@ class _CommonKnobs(TypedDict, total=False):
     shared_memory: KnobValue
     shared_prefix: KnobValue
     signature: KnobValue
+    slots: KnobValue
     spinning: KnobValue
     startup_time: KnobValue
     stream: KnobValue
@@ -97,6 +119,7 @@ class _CommonKnobs(TypedDict, total=False):
     temperature: KnobValue
     tf32: KnobValue
     threads: KnobValue
+    threads_batch: KnobValue
     token_limit: KnobValue
     tokenizer: KnobValue
     version: KnobValue

@@ -72,7 +72,8 @@ def serve(
     Args:
         model: a path or reference as for `profile`.
         backend: what serves it: ``"triton"`` (if None), ``"torchserve"``, ``"mlserver"``, ``"openai"``,
-            or ``"tensorflow"`` (TensorFlow Serving, in a container).
+            ``"llamacpp"`` (if None, of a GGUF file), or ``"tensorflow"`` (TensorFlow Serving, in a
+            container).
         device: where the server runs the model: ``"cpu"``, ``"cuda"``, ``"cuda:1"``.
         name: by which it is found again; if None, that of the model, with a number if it is taken.
         ports: ``"free"``, ``"conventional"`` or numbers, such as ``"8000,8001,8002"``.

@@ -61,18 +61,19 @@ def cached_prompts(
         first_turns: whether these are the first turns of chats, whose later turns have a share of their own.
         primed: whether the server may have them, so that there is nothing to doubt.
     """
+    alike = [max(_BEGIN, common) for common in shared or [0] * len(counts)]
     counted = [
         (cached * weight, tokens * weight, common * weight)
         for (cached, tokens), common, weight in zip(
-            counts, shared or [0] * len(counts), weights or [1.0] * len(counts), strict=True
+            counts, alike, weights or [1.0] * len(counts), strict=True
         )
         if cached >= 0 and tokens > 0
     ]
     witness = f"{len(counted):,} answers say"
     if not counted and account is not None and account.cached_tokens is not None and account.prompt_tokens:
-        alike = sum(shared) / max(1, sum(max(0, tokens) for _, tokens in counts))
+        part = sum(alike) / max(1, sum(max(0, tokens) for _, tokens in counts))
         witness = "its metrics say"
-        counted = [(account.cached_tokens, account.prompt_tokens, alike * account.prompt_tokens)]
+        counted = [(account.cached_tokens, account.prompt_tokens, part * account.prompt_tokens)]
     if not counted:
         return
     tokens = sum(tokens for _, tokens, _ in counted)
@@ -81,7 +82,7 @@ def cached_prompts(
     if not first_turns:
         yield observed_number("cached_prompt_share", share)
     if share >= intended + _CACHED and not primed:
-        instead = f" instead of the {intended:.0%} with which they were to begin alike" if intended else ""
+        instead = f" instead of the {intended:.0%} with which they were to begin alike" if any(shared) else ""
         yield Doubt(
             code="cached-prompts",
             seen=f"the server had {share:.0%} of the {'first ' if first_turns else ''}prompts' tokens from "
@@ -93,6 +94,8 @@ def cached_prompts(
 
 _CACHED = 0.01
 """Share of cached tokens from which on they matter."""
+_BEGIN = 1
+"""Tokens that all prompts share, whatever they say: a tokenizer may mark the beginning of each text."""
 
 
 def stream_doubts(window: SteadyWindow, text_request: TextRequest) -> Iterator[Doubt]:

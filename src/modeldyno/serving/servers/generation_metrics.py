@@ -25,7 +25,8 @@ class Names:
     """What the names of its metrics begin with."""
     counters: Mapping[str, tuple[str, ...]]
     """Field of `ServerCounters` to names of counters, sums of histograms and gauges; `whole` is the time of
-    requests from arrival to end, for a server that does not report its work."""
+    requests from arrival to end, for a server that does not report its work; `new_tokens` are the tokens of
+    prompts without those from a cache, for a server that does not count them together."""
     labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Field to the labels of the samples that count."""
 
@@ -70,6 +71,10 @@ SERVERS: dict[str, Names] = {
         counters={
             "prefill": ("llamacpp:prompt_seconds_total",),
             "decode": ("llamacpp:tokens_predicted_seconds_total",),
+            "new_tokens": ("llamacpp:prompt_tokens_total",),
+            "cached_tokens": ("llamacpp:prompt_tokens_cached_total",),
+            "drafted_tokens": ("llamacpp:spec_decode_num_draft_tokens_total",),
+            "accepted_tokens": ("llamacpp:spec_decode_num_accepted_tokens_total",),
             "cache_usage": ("llamacpp:kv_cache_usage_ratio",),
             "running": ("llamacpp:requests_processing",),
             "waiting": ("llamacpp:requests_deferred",),
@@ -115,6 +120,9 @@ def read_counters(samples: Samples) -> ServerCounters:
     values = {key: _value(samples, names, key) for key in names.counters}
     requests = int(values.pop("requests", None) or 0)
     whole, queue = values.pop("whole", None), values.get("queue")
+    new, cached = values.pop("new_tokens", None), values.get("cached_tokens")
+    if new is not None and cached is not None:
+        values["prompt_tokens"] = new + cached
     prefill, decode = values.get("prefill"), values.get("decode")
     if values.get("compute") is None:
         if prefill is not None and decode is not None:

@@ -358,6 +358,7 @@ RECIPES = {
             title="transformers serve",
             packages=("transformers[serving]==5.23.0", _TORCH),
         ),
+        InstallRecipe(name="llamacpp", title="llama.cpp", packages=("xllamacpp==2026.10.11549",)),
     )
 }
 """Name of a server to its recipe."""

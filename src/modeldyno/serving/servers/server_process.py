@@ -48,7 +48,7 @@ _LOG_CHECK = 0.5
 _TAIL = 1 << 20
 """Bytes at the end of a log that are searched for the cause."""
 _PORT_IN_USE = re.compile(
-    r"address (is )?already in use|failed to bind|port .{0,20}(in use|taken)", re.IGNORECASE
+    r"address (is )?already in use|failed to bind|couldn't bind|port .{0,20}(in use|taken)", re.IGNORECASE
 )
 _LINE_LIMIT = 400
 """Characters of a line that are quoted."""
@@ -57,7 +57,7 @@ _EXCERPT_LINES = 8
 _MARKS = (
     re.compile(
         r"error parsing|unrecognized option|invalid argument for|invalid configuration:|address (is )?already"
-        r" in use|error occurred during initialization",
+        r" in use|error occurred during initialization|error loading model: |llama_init_from_model: ",
         re.IGNORECASE,
     ),
     re.compile(r"failed to load '|poll failed for", re.IGNORECASE),
@@ -75,6 +75,7 @@ _LOG_PREFIX = re.compile(
     r"|^\[[A-Z ]+\] \S+ \S+ - "  # the head of a line of log4j, with thread and logger
     r"|^\[libprotobuf \w+ \S+\] "
     r"|^error: creating server: "
+    r"|^\d+\.\d\d\.\d{3}\.\d{3} [DIWE] (\w+ +(?=\w+: ))?"  # the head of a line of llama.cpp, and its part
     r"|^Exception in thread \"\S+\" "
     r"|^/\S+/(?=[^/\s]+: )"  # the directory of a program that names itself
 )
