@@ -767,6 +767,23 @@ def test_no_more_requests_than_asked_for_wait_for_a_first_piece(world: World, lo
     assert block.in_flight == 0
 
 
+def test_a_request_on_another_connection_still_is_before_its_first_token(world: World) -> None:
+    """As where a server closed the first one while it was idle: nobody waits for ever."""
+
+    def answer(call: Call, _number: int) -> Answer:
+        sent = call.sent
+        call.reset()
+        call.sent = sent
+        return 20, RequestOutcome.OK, 200
+
+    world.answer, world.first_piece = answer, 5
+    load_loop = world.drive(Load(concurrency=4, prefill_concurrency=1))
+    world.run(1000)
+    rows = records(load_loop.block())
+    assert len(rows) > 100
+    assert waiting_for_a_first_piece(rows.sent, rows.end, first=5) == 1
+
+
 def test_what_waits_for_its_prefill_at_the_end_is_not_sent(world: World) -> None:
     """And is counted as due; a server that never begins holds back all others."""
     world.answer = lambda *_: None

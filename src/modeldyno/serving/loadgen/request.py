@@ -72,13 +72,13 @@ class Call:
         """When the client gives it up; 0 for never."""
         self.server = 0
         """Which of the target's servers it is sent to."""
+        self.begun: Callable[[Call], None] | None = None
+        """What is called once, with the first piece of a streamed answer, if that is waited for."""
         self.reset()
 
     def reset(self) -> None:
         """Clear the results of the last attempt."""
         self.sent = 0
-        self.begun: Callable[[Call], None] | None = None
-        """What is called once, with the first piece of a streamed answer, if that is waited for."""
         self.first = 0
         self.received = 0
         self.pieces: list[int] = []
