@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-_LISTS = ("marks", "streams", "token_limits", "turn_ends", "think_times")
+_LISTS = ("marks", "streams", "token_limits", "turn_ends", "think_times", "links")
 """Fields of a target that have a number for each message or stream."""
 _LISTS_OF_LISTS = ("word_groups", "word_groups_of")
 
