@@ -338,7 +338,13 @@ def _request_file(requested: Iterable[InputSpec], base: Path) -> Path | None:
     Raises:
         RequestError: there is something beside it.
     """
-    files = [r for r in requested if r.source and Path(r.source).suffix.lower() == request_data.SUFFIX]
+    files = [
+        request
+        for request in requested
+        if request.source
+        and Path(request.source).suffix.lower() == request_data.SUFFIX
+        and not request.source.startswith(TRACE_SCHEME)
+    ]
     if not files:
         return None
     if len(files) > 1 or files[0].name:

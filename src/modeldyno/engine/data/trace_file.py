@@ -320,7 +320,8 @@ def _documents(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
     """Yield the lines; of a document that is written over several lines, all of it as one."""
     lines = iter(lines)
     for number, text in lines:
-        yield number, (text if text != "{" else "\n".join([text, *(line for _, line in lines)]))
+        whole = not text.startswith("{") or text.endswith("}")
+        yield number, (text if whole else "\n".join([text, *(line for _, line in lines)]))
 
 
 def _read_table(header: str, lines: Iterable[tuple[int, str]], columns: _Columns, path: str) -> None:
