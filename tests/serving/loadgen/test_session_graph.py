@@ -103,6 +103,7 @@ def test_a_request_that_fails_ends_what_waits_for_it(broken: int, sent: set[int]
     second = rows.due[rows.message == 6]
     assert second.min() >= rows.end[rows.message < 6][: len(sent)].max()
     assert len(set(world.left)) == len(world.left)
+    assert set(world.left) >= ({1, 2, 3} if broken else {1})
 
 
 @pytest.mark.parametrize(
@@ -149,10 +150,48 @@ def test_agents_keep_their_order_and_their_number(load: Load, world: World) -> N
     moments = sorted(begin.values())
     open_at = [sum(begin[s] <= at < finish[s] for s in begin) for at in moments]
     assert max(open_at) == 3
+    assert sum(open_at) / len(open_at) > 2.5  # of which each has several requests in flight at times
     # each session that a request was answered of has all requests whose predecessors were answered
     complete = {s for s in begin if all(s * 6 + n in ends for n in range(5))}
     lost = [s for s in complete if s * 6 + 5 not in rows.message]
     assert len(lost) <= 3 * load.closed  # those under way at the last request
+
+
+def test_forks_have_what_was_said(world: World) -> None:
+    """Both of them, and their turns are counted on; the last one keeps the connection."""
+    load_loop = world.drive(
+        Load(concurrency=1, requests=4, sequence=(0, 0)), **agents((-1,), (0, 0), (0, 0), (1, 1))
+    )
+    world.run(50)
+    rows = records(load_loop.block())
+
+    assert {message: text for text, message in world.marks} == {1: "0,<0>,", 2: "0,<0>,", 3: "0,<0>,1,<1>,"}
+    turns, sessions = rows.turn("turn").tolist(), rows.turn("session").tolist()
+    assert [turns[at] for at in rows.message.argsort()] == [1, 2, 2, 3]
+    assert [sessions[at] for at in rows.message.argsort()] == [1, 2, 1, 2]
+
+
+def test_sessions_that_ended_give_their_slots_back(world: World) -> None:
+    """Each begins when it is due, as there is room."""
+    load = Load(concurrency=2, requests=20, sequence=(0, 0), arrivals=Arrivals.SEQUENCES, rate=0.5)
+    load_loop = world.drive(load, **agents(*SPAWNS, sessions=20))
+    world.run(200_000)
+    rows = records(load_loop.block())
+    assert len(rows) == 120
+    assert (rows.sent - rows.due).max() <= 50 * MILLISECOND
+
+
+def test_the_limit_is_of_sessions(world: World) -> None:
+    """Three begin when they are due, though each has several requests in flight; the fourth waits."""
+    world.answer = lambda call, _: (5 if call.message % 6 == 0 else 900, RequestOutcome.OK, 200)
+    load = Load(concurrency=3, requests=4, sequence=(0, 0), arrivals=Arrivals.SEQUENCES, rate=20.0)
+    load_loop = world.drive(load, **agents(*SPAWNS, sessions=4))
+    world.run(10_000)
+    rows = records(load_loop.block())
+    first = rows.message % 6 == 0
+    waits = ((rows.sent - rows.due)[first] / MILLISECOND).tolist()
+    assert waits[:3] == [0, 0, 0]
+    assert waits[3] > 1000
 
 
 def test_stopping_leaves_the_sessions_of_agents(world: World) -> None:

@@ -204,12 +204,10 @@ class OpenSequences:
         return ended
 
     def settle(self, call: Call) -> None:
-        """Make the sequence of a request that ended an idle one; of a branch nothing more is sent."""
+        """Make the sequence of a request that ended an idle one; a branch is left, as the load ends."""
         assert call.sequence is not None
         if call.sequence.graph is None:
             self._idle.append(call.sequence)
-        else:
-            call.sequence.graph.under_way -= 1
         call.sequence = None
 
     def _pause(self, message: int) -> int:
