@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from modeldyno.base.errors import RequestError
+from modeldyno.base.errors import MissingExtra, RequestError
 from modeldyno.engine.data.rate_series import arrival_times
 from modeldyno.engine.data.trace_file import Trace, read_trace
 
@@ -323,3 +324,113 @@ def test_rates_between_points_are_linear() -> None:
     times = arrival_times([(5, 0), (15, 2000)])
     assert len(times) == pytest.approx(10_000, rel=0.05)
     assert times[len(times) // 2] / SECOND == pytest.approx(10 / 2**0.5, rel=0.02)
+
+
+AGENT = {
+    "id": "a", "models": ["m"], "block_size": 64, "hash_id_scope": "local", "tool_tokens": 5,
+    "system_tokens": 7,
+    "requests": [
+        {"t": 1.5, "type": "s", "model": "m", "in": 130, "out": 9, "hash_ids": [1, 2, 3], "ttft": 0.2,
+         "api_time": 2.0, "think_time": 0.0, "stop": "tool_use"},
+        {"t": 4.0, "type": "subagent", "agent_id": "agent_001", "subagent_type": "Explore",
+         "duration_ms": 900, "total_tokens": 160, "tool_use_count": 1, "status": "completed", "models": ["m"],
+         "requests": [{"t": 4.25, "type": "n", "model": "m", "in": 70, "out": 3, "hash_ids": [8, 9]},
+                      {"t": 0.5, "type": "n", "model": "m", "in": 80, "out": 4, "hash_ids": [8, 10]}]},
+        {"t": 6.5, "type": "n", "model": "m", "in": 200, "out": 5, "hash_ids": [1, 2, 3, 4]},
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("indent", [None, 2], ids=["a line", "several lines"])
+def test_the_session_of_an_agent_is_a_trace(indent: int | None, tmp_path: Path) -> None:
+    """As Weka has it, with the requests of agents that it started, whose times may count from their start."""
+    trace = written(json.dumps(AGENT, indent=indent), tmp_path)
+
+    assert [time / SECOND for time in trace.times] == [0, 2.75, 3, 5]
+    assert [*trace.prompt_tokens] == [130, 70, 80, 200]
+    assert [*trace.output_tokens] == [9, 3, 4, 5]
+    assert (trace.block_tokens, trace.others) == (64, ())
+    assert [len(ids) for ids in trace.blocks] == [3, 2, 2, 4]
+    assert trace.blocks[3][:3] == trace.blocks[0]
+    assert trace.blocks[1][0] == trace.blocks[2][0] not in trace.blocks[0]
+
+
+@pytest.mark.parametrize(("scope", "alike"), [("local", False), ("global", True)])
+def test_sessions_of_agents_share_blocks_where_they_say_so(scope: str, alike: bool, tmp_path: Path) -> None:
+    """The ids of a session are its own otherwise."""
+    trace = written("\n".join([json.dumps({**AGENT, "hash_id_scope": scope})] * 2), tmp_path)
+
+    assert [time / SECOND for time in trace.times[:3]] == [0, 0, 2.75]
+    assert (trace.blocks[0] == trace.blocks[1]) is alike
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"requests": [{"t": 1, "out": 3}]}, "Line 1, request 1 of the trace .*: in is None, no number"),
+        ({"requests": [{"in": 1, "out": 3}]}, "Line 1, request 1 of the trace .* is neither seconds nor"),
+        ({"requests": [7]}, "Line 1, request 1 of the trace is no object of JSON; write its t, in and out"),
+        ({"requests": []}, "has no requests"),
+        ({"block_size": 0}, "Line 1 of the trace .*: block_size is 0; a trace has blocks of one size"),
+    ],
+)
+def test_a_session_of_an_agent_that_lacks_something_is_refused(
+    change: dict[str, Any], problem: str, tmp_path: Path
+) -> None:
+    """With the place of the request in its session."""
+    with pytest.raises(RequestError, match=problem):
+        written(json.dumps({**AGENT, **change}), tmp_path)
+
+
+def test_sessions_with_blocks_of_several_sizes_are_refused(tmp_path: Path) -> None:
+    """Their prompts are made of blocks of one size."""
+    lines = [json.dumps({**AGENT, "block_size": size}) for size in (64, 16)]
+    with pytest.raises(RequestError, match=r"Line 2 .* block_size is 16 beside 64; a trace has"):
+        written("\n".join(lines), tmp_path)
+
+
+BASETEN = [
+    {"timestamp_start_unix_ms": 1_700_000_000_250, "prompt": "b", "input_tokens": 700, "output_tokens": 9,
+     "total_hashes": [0, 7], "block_size": 512, "provided_session_id": "s", "duration_e2e_ms": 4},
+    {"timestamp_start_unix_ms": 1_700_000_000_000, "prompt": "a", "input_tokens": 512, "output_tokens": 8,
+     "total_hashes": [0], "block_size": 512, "provided_session_id": "s", "duration_e2e_ms": 3},
+]  # fmt: skip
+
+
+def check_baseten(trace: Trace) -> None:
+    """Check the times, lengths and blocks, and that the texts are known to be unused."""
+    assert [*trace.times] == [0, SECOND // 4]
+    assert ([*trace.prompt_tokens], [*trace.output_tokens]) == ([512, 700], [8, 9])
+    assert (trace.blocks, trace.block_tokens, trace.others) == ([(0,), (0, 7)], 512, ("prompt",))
+
+
+def test_rows_of_basetens_are_read(tmp_path: Path) -> None:
+    """Their times are milliseconds since 1970."""
+    check_baseten(written("\n".join(map(json.dumps, BASETEN)), tmp_path))
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
+def test_a_table_of_basetens_is_read(suffix: str, tmp_path: Path) -> None:
+    """As they export it, and what is no table is refused."""
+    pyarrow = pytest.importorskip("pyarrow")
+    path = tmp_path / f"trace{suffix}"
+    table = pyarrow.Table.from_pylist(BASETEN)
+    if suffix == ".parquet":
+        from pyarrow import parquet
+
+        parquet.write_table(table, path)
+    else:
+        with pyarrow.ipc.new_file(path, table.schema) as file:
+            file.write_table(table)
+    check_baseten(read_trace(str(path)))
+    path.write_bytes(b"no table")
+    with pytest.raises(RequestError, match="is no table that can be read"):
+        read_trace(str(path))
+
+
+def test_a_table_needs_its_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which the message names."""
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    (tmp_path / "trace.parquet").write_bytes(b"PAR1")
+    with pytest.raises(MissingExtra, match="pip install pyarrow"):
+        read_trace(str(tmp_path / "trace.parquet"))

@@ -87,6 +87,35 @@ def test_each_request_of_a_trace_is_sent_at_its_time_with_its_lengths(
     assert "with the lengths of" in " ".join(str(result).split())
 
 
+def test_the_session_of_an_agent_is_replayed(url: str, tokenizer: Path, tmp_path: Path) -> None:
+    """As Weka writes it, with the requests of the agents that it started and what they shared."""
+    rows = requests()
+    entries: list[dict[str, Any]] = [
+        {
+            "t": row["timestamp"] / 1000, "type": "s", "model": "m", "in": row["input_length"],
+            "out": row["output_length"], "hash_ids": row["hash_ids"],
+        }
+        for row in rows
+    ]  # fmt: skip
+    agent = {"t": entries[30]["t"], "type": "subagent", "status": "completed", "requests": entries[30:60]}
+    session = {"id": "a", "block_size": 32, "requests": [*entries[:30], agent, *entries[60:]]}
+    (tmp_path / "weka.json").write_text(json.dumps(session, indent=1))
+    result = modeldyno.load(
+        url,
+        replay=tmp_path / "weka.json",
+        tokenizer=str(tokenizer),
+        records=tmp_path / "r.csv",
+        seed=5,
+        **FAST,
+    )
+
+    sent = records(tmp_path / "r.csv")
+    assert [row["tokens"] for row in sent] == [row["output_length"] for row in rows]
+    assert [row["due"] - sent[0]["due"] for row in sent] == [20_000_000 * at for at in range(COUNT)]
+    assert (result["cached_prompt_share"] or 0) > 0.3
+    assert not {doubt.code for doubt in result.doubts} & {"trace-reduced", "cached-prompts", "length-differs"}
+
+
 def test_a_part_of_a_trace_is_replayed_faster(url: str, tokenizer: Path, tmp_path: Path) -> None:
     """Prompts are made for that part alone, and the result says which it is."""
     result = modeldyno.load(

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from modeldyno.serving.load.request_log import Records
     from modeldyno.serving.loadgen.record_frames import RecordBlock
     from modeldyno.serving.loadgen.request import Call, OpenSequence
+    from modeldyno.serving.loadgen.sequences import Chat
 
 MILLISECOND = 1_000_000
 START = 10**9
@@ -67,13 +68,14 @@ class World:
         share: LoadShare | None = None,
         messages: int = 1,
         streams: tuple[int, ...] = (),
+        chat: Chat | None = None,
         count_tokens: Callable[[Reply], int] | None = None,
     ) -> LoadLoop:
         """Give a load that this world's clock drives."""
         made = LoadLoop(load, share or LoadShare(), messages, self)  # type: ignore[arg-type]
         if load.sequence is not None:
             made.sequences = OpenSequences(
-                load, share or LoadShare(), streams or (messages,), mark, first=0, seed=0
+                load, share or LoadShare(), streams or (messages,), mark, first=0, seed=0, chat=chat
             )
         made.carrier = made.timer = self  # type: ignore[assignment]
         made.count_tokens = count_tokens

@@ -30,6 +30,7 @@ from modeldyno.base.job.input_spec import (
 from modeldyno.base.job.prompt_lengths import SCHEME, TRACE_SCHEME, parse_prompt_lengths, parse_trace_source
 from modeldyno.base.metrics.doubt import Doubt
 from modeldyno.engine.data import (
+    agent_graphs,
     data_files,
     request_data,
     text_requests,
@@ -337,7 +338,13 @@ def _request_file(requested: Iterable[InputSpec], base: Path) -> Path | None:
     Raises:
         RequestError: there is something beside it.
     """
-    files = [r for r in requested if r.source and Path(r.source).suffix.lower() == request_data.SUFFIX]
+    files = [
+        request
+        for request in requested
+        if request.source
+        and Path(request.source).suffix.lower() == request_data.SUFFIX
+        and not request.source.startswith(TRACE_SCHEME)
+    ]
     if not files:
         return None
     if len(files) > 1 or files[0].name:
@@ -602,6 +609,8 @@ def _text_requests(path: Path, names: Sequence[str], limit: int, *, sessions: bo
     """Read a file of requests to a language model; None if it is another file."""
     suffix, one = path.suffix.lower(), len(names) == 1
     if sessions and one and suffix in {*text_requests.SUFFIXES, text_requests.LIST_SUFFIX}:
+        if suffix in text_requests.SUFFIXES and agent_graphs.is_graph_file(path):
+            return agent_graphs.read_graphs(path)
         return text_requests.read_sessions(path, names[0])
     if suffix not in {*text_requests.SUFFIXES, text_requests.TABLE_SUFFIX} or not one:
         return None

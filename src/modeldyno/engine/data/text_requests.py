@@ -38,7 +38,7 @@ _LENGTHS = (
     "output_tokens", "output_tokens_count", "max_new_tokens", "expected_output_len",
 )  # fmt: skip
 """Names of the number of tokens to generate: OpenAI's, AIPerf's and traces', vLLM's, GuideLLM's, TGI's."""
-_SENT = frozenset({
+SENT = frozenset({
     "temperature", "top_p", "top_k", "min_p", "n", "stop", "seed", "presence_penalty", "frequency_penalty",
     "repetition_penalty", "logit_bias", "logprobs", "top_logprobs", "user", "tools", "tool_choice",
     "parallel_tool_calls", "response_format", "min_tokens", "ignore_eos", "suffix", "echo", "best_of",
@@ -61,6 +61,8 @@ _KNOWN = frozenset({
 """Fields whose loss needs no word: the command says the model, and whether answers are streamed."""
 THINK_TIME = "think_time"
 """Seconds before a turn is due, after the answer to the one before."""
+LINKS = "links"
+"""Of agents' sessions: whose history a turn has, and which turns it waits for, see `Target.links`."""
 MOST_TURNS = 4096
 """Turns after which no further session is read."""
 _USER, _SYSTEM, _ASSISTANT = "user", "system", "assistant"
@@ -124,7 +126,7 @@ def _table_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             rows = csv.DictReader(file)
             for row in rows:
                 cells = {key: value for key, value in row.items() if isinstance(value, str) and key}
-                settings = cells.keys() & {*_SENT, *_LENGTHS}
+                settings = cells.keys() & {*SENT, *_LENGTHS}
                 yield (
                     rows.line_num,
                     {
@@ -182,7 +184,7 @@ def read_sessions(path: Path, name: str) -> TextRequests | None:
                 for turn in (line[_TURNS] if isinstance(line.get(_TURNS), list) else ())
                 if isinstance(turn, dict)
                 for key in turn
-                if key not in {*_TURN_FIELDS, *_SENT, *_LENGTHS, *_TEXTS}
+                if key not in {*_TURN_FIELDS, *SENT, *_LENGTHS, *_TEXTS}
             )
         if len(texts) >= MOST_TURNS:
             break
@@ -216,7 +218,7 @@ def _turns(line: Any, name: str, where: str) -> list[str] | None:
     """Return the turns of a line, each as a request; None if it is no session."""
     if not isinstance(line, dict):
         return [line] if isinstance(line, str) else None
-    common = _fields(line, where)
+    common = request_fields(line, where)
     if isinstance(line.get(_TURNS), list):
         return _written(_spoken_turns(line[_TURNS], where), common, where)
     for field, key, text in ((_CONVERSATIONS, "from", "value"), (_MESSAGES, "role", "content")):
@@ -263,16 +265,17 @@ def _spoken_turns(turns: list[Any], where: str) -> _Said:
         if text is None:
             raise RequestError(f"{where}: a turn of its session has no text.")
         role = _role({"role": fields.get("role") or _USER}, "role", where)
-        own = _fields(fields, where)
+        own = request_fields(fields, where)
         if fields.get(_DELAY) is not None:
-            own[THINK_TIME] = _seconds(fields[_DELAY], where)
+            own[THINK_TIME] = seconds_of(fields[_DELAY], where)
         messages.append(({"role": role, "content": text}, own))
         if role == _USER:
             messages.append(({"role": _ASSISTANT}, {}))
     return messages
 
 
-def _seconds(milliseconds: Any, where: str) -> float:
+def seconds_of(milliseconds: Any, where: str) -> float:
+    """Return a delay in seconds; raise RequestError for one that is none."""
     if (
         isinstance(milliseconds, bool)
         or not isinstance(milliseconds, int | float)
@@ -311,7 +314,7 @@ def _is_used(key: str, name: str, line: Mapping[str, Any]) -> bool:
         return True
     if key in {name, *_TEXTS}:
         return not line.get(_MESSAGES)
-    return key in _SENT or key in _LENGTHS or key in _KNOWN
+    return key in SENT or key in _LENGTHS or key in _KNOWN
 
 
 def _beside(line: Mapping[str, Any]) -> dict[str, Any]:
@@ -329,7 +332,7 @@ def _request(line: Any, name: str, where: str) -> str | None:
     """Return the text of a line, or what `read_request` reads; None if it has neither text nor messages."""
     if not isinstance(line, dict):
         return None
-    fields = _fields(line, where)
+    fields = request_fields(line, where)
     fields |= _beside(line)
     for given in (_MESSAGES, _INPUT):
         if isinstance(line.get(given), list) and line[given]:
@@ -340,9 +343,9 @@ def _request(line: Any, name: str, where: str) -> str | None:
     return write_request({"prompt": text, **fields}) if fields else text
 
 
-def _fields(line: Mapping[str, Any], where: str) -> dict[str, Any]:
+def request_fields(line: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Return what a line says of its request beside the text."""
-    fields = {key: line[key] for key in line if key in _SENT}
+    fields = {key: line[key] for key in line if key in SENT}
     length = next((line[key] for key in _LENGTHS if line.get(key) is not None), None)
     if length is not None:
         if isinstance(length, bool) or not isinstance(length, int) or length < 1:

@@ -2,7 +2,7 @@
 
 A line is a number of seconds, or an object of JSON (mooncake's fields and those of others), or the file is a
 CSV whose header names the columns (BurstGPT's, Azure's, Vidur's, or ``seconds,prompt_tokens,output_tokens``),
-or spans of OpenTelemetry.
+or spans of OpenTelemetry, or sessions of agents as Weka has them, or a table of Baseten's.
 ``timestamp`` in JSON is in milliseconds, as mooncake has it, except beside a ``chat_id``, as Bailian's traces
 count seconds; every other time is in seconds, or a date.
 
@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from modeldyno.base.codec import check_no_stream
 from modeldyno.base.errors import RequestError
 from modeldyno.base.job.prompt_lengths import MOST_TOKENS
-from modeldyno.engine.data import otel_spans
+from modeldyno.engine.data import agent_traces, otel_spans
 from modeldyno.engine.data.rate_series import arrival_times
 
 if TYPE_CHECKING:
@@ -38,7 +38,8 @@ _MICROSECOND = timedelta(microseconds=1)
 _LATEST = 1 << 62
 """Nanoseconds, either way from 1970."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_TIMES = ("timestamp", "seconds", "time", "times", "arrivedat", "arrivaltime")
+_UNIX_MILLISECONDS = "timestampstartunixms"
+_TIMES = ("timestamp", "seconds", "time", "times", "arrivedat", "arrivaltime", _UNIX_MILLISECONDS)
 _RATES = ("rate", "qps", "rps", "requestrate")
 _PROMPTS = (
     "inputlength", "prompttokens", "inputtokens", "contexttokens", "requesttokens", "numprefilltokens",
@@ -48,9 +49,12 @@ _OUTPUTS = (
     "outputlength", "outputtokens", "completiontokens", "generatedtokens", "responsetokens",
     "numdecodetokens", "outputlen", "osl",
 )  # fmt: skip
-_BLOCKS, _BLOCK_SIZE = ("hashids",), ("blocksize",)
+_BLOCKS, _BLOCK_SIZE = ("hashids", "totalhashes"), ("blocksize",)
 """Names of fields, in small letters without anything else: mooncake's, Azure's, BurstGPT's, Vidur's ..."""
-_UNREMARKABLE = {"totaltokens", "chatid", "parentchatid", "turn", "type", "id"}
+_UNREMARKABLE = {
+    "totaltokens", "chatid", "parentchatid", "turn", "type", "id", "providedsessionid", "poormansessionid",
+    "durationeems",
+}  # fmt: skip
 """Further fields whose loss needs no word."""
 _IN_SECONDS = "chat_id"
 """Field of traces whose ``timestamp`` in JSON is in seconds."""
@@ -140,6 +144,8 @@ def read_trace(path: str, *, timed: bool = True) -> Trace:
     """
     try:
         check_no_stream(Path(path))
+        if path.lower().endswith(agent_traces.TABLE_SUFFIXES):
+            return _order_by_time(_read_file_table(path, timed=timed), path)
         with Path(path).open(encoding="utf-8-sig", newline="") as file:
             lines = _number_lines(file)
             first = next(lines, None)
@@ -207,12 +213,48 @@ def _plain(name: str) -> str:
     return re.sub(r"[^a-z]", "", name.lower())
 
 
+def _no_rows(*, timed: bool) -> _Columns:
+    return _Columns(
+        timed=timed, times=array("q"), prompt_tokens=array("q"), output_tokens=array("q"), blocks=list[Any]()
+    )
+
+
+def _read_file_table(path: str, *, timed: bool) -> _Columns:
+    """Read a table in Parquet or Arrow's file format."""
+    columns = _no_rows(timed=timed)
+    with agent_traces.opened_table(path) as (names, rows):
+        fields = _Fields.of(names)
+        if not fields.time and timed:
+            raise _no_column(path)
+        read = [name for name in (fields.time, *fields.lengths) if name]
+        for number, row in enumerate(rows(read), 1):
+            if fields.block_size and row[fields.block_size] is not None:
+                _note_block_size(row[fields.block_size], fields.block_size, columns, path, number)
+            _add_row(row, fields, _unit_of(fields), columns, path, number, str(row.get(fields.time)))
+    return columns
+
+
+def _unit_of(fields: _Fields) -> int:
+    """Return the nanoseconds of a unit of time in tables."""
+    return _MILLISECOND if _plain(fields.time) == _UNIX_MILLISECONDS else _SECOND
+
+
+def _note_block_size(value: Any, name: str, columns: _Columns, path: str, number: int | str) -> None:
+    """Remember the tokens of a block, which are the same in all of a trace."""
+    size = _tokens(value, name, path, number)
+    if size < 1 or columns.block_tokens not in {0, size}:
+        other = f" beside {columns.block_tokens}" if columns.block_tokens else ""
+        raise RequestError(
+            f"Line {number} of the trace {path}: {name} is {size}{other}; a trace has blocks of one size; "
+            "replay those of another size by themselves."
+        )
+    columns.block_tokens = size
+
+
 def _read_rows(
     first: tuple[int, str] | None, lines: Iterator[tuple[int, str]], path: str, *, timed: bool
 ) -> _Columns:
-    columns = _Columns(
-        timed=timed, times=array("q"), prompt_tokens=array("q"), output_tokens=array("q"), blocks=list[Any]()
-    )
+    columns = _no_rows(timed=timed)
     if first is None:
         return columns
     if first[1].startswith("{"):
@@ -247,23 +289,39 @@ def _read_objects(lines: Iterable[tuple[int, str]], columns: _Columns, path: str
             for request in otel_spans.request_spans(row):
                 _add_row(request, _OF_SPANS, 1, columns, path, number, text)
             continue
+        if agent_traces.is_session(row):
+            _read_session(row, columns, path, number)
+            continue
         if fields is None:
             fields = _Fields.of(row)
-            in_seconds = _IN_SECONDS in row or fields.time != "timestamp"
-            unit = _SECOND if in_seconds else _MILLISECOND
+            in_milliseconds = fields.time == "timestamp" and _IN_SECONDS not in row
+            unit = _MILLISECOND if in_milliseconds else _unit_of(fields)
             if fields.block_size:
-                columns.block_tokens = _tokens(row[fields.block_size], fields.block_size, path, number)
+                columns.block_tokens = _tokens(row[fields.block_size] or 0, fields.block_size, path, number)
         _add_row(row, fields, unit, columns, path, number, text)
 
 
 _OF_SPANS = _Fields(time=otel_spans.TIME, prompt=otel_spans.PROMPT, output=otel_spans.OUTPUT)
+
+_OF_AGENTS = _Fields(
+    time=agent_traces.TIME, prompt=agent_traces.PROMPT, output=agent_traces.OUTPUT, blocks=agent_traces.BLOCKS
+)
+
+
+def _read_session(session: Mapping[str, Any], columns: _Columns, path: str, number: int) -> None:
+    """Read the requests of an agent's session."""
+    if (size := session.get(agent_traces.BLOCK_SIZE)) is not None:
+        _note_block_size(size, agent_traces.BLOCK_SIZE, columns, path, number)
+    for place, request in agent_traces.session_requests(session, number, str(number)):
+        _add_row(request, _OF_AGENTS, _SECOND, columns, path, place, str(request))
 
 
 def _documents(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
     """Yield the lines; of a document that is written over several lines, all of it as one."""
     lines = iter(lines)
     for number, text in lines:
-        yield number, (text if text != "{" else "\n".join([text, *(line for _, line in lines)]))
+        whole = not text.startswith("{") or text.endswith("}")
+        yield number, (text if whole else "\n".join([text, *(line for _, line in lines)]))
 
 
 def _read_table(header: str, lines: Iterable[tuple[int, str]], columns: _Columns, path: str) -> None:
@@ -271,10 +329,7 @@ def _read_table(header: str, lines: Iterable[tuple[int, str]], columns: _Columns
     names = next(csv.reader([header]))
     fields = _Fields.of(names)
     if not fields.time and columns.timed:
-        raise RequestError(
-            f"The trace {path} has no column of times; name one of them seconds, besides prompt_tokens and "
-            "output_tokens."
-        )
+        raise _no_column(path)
     numbers = list[int]()
 
     def remember(numbered: Iterable[tuple[int, str]]) -> Iterator[str]:
@@ -283,11 +338,24 @@ def _read_table(header: str, lines: Iterable[tuple[int, str]], columns: _Columns
             yield text
 
     for row in csv.DictReader(remember(lines), names):
-        _add_row(row, fields, _SECOND, columns, path, numbers[0], ",".join(map(str, row.values())))
+        _add_row(row, fields, _unit_of(fields), columns, path, numbers[0], ",".join(map(str, row.values())))
+
+
+def _no_column(path: str) -> RequestError:
+    return RequestError(
+        f"The trace {path} has no column of times; name one of them seconds, besides prompt_tokens and "
+        "output_tokens."
+    )
 
 
 def _add_row(
-    row: Mapping[str, Any], fields: _Fields, unit: int, columns: _Columns, path: str, number: int, text: str
+    row: Mapping[str, Any],
+    fields: _Fields,
+    unit: int,
+    columns: _Columns,
+    path: str,
+    number: int | str,
+    text: str,
 ) -> None:
     lengths = [_tokens(row.get(name), name, path, number) for name in (fields.prompt, fields.output) if name]
     if lengths and not all(lengths):
@@ -309,13 +377,13 @@ def _hashable(value: Any) -> Hashable:
     return value if isinstance(value, int) else str(value)
 
 
-def _time(value: Any, unit: int, text: str, path: str, number: int) -> int:
+def _time(value: Any, unit: int, text: str, path: str, number: int | str) -> int:
     """Return a time in nanoseconds: of so many for each `unit`, or a date."""
     try:
         if isinstance(value, str) and "-" in value[1:] and ":" in value:
             date = datetime.fromisoformat(value)
             return (date.replace(tzinfo=date.tzinfo or UTC) - _EPOCH) // _MICROSECOND * 1000
-        time = int(float(value) * unit)
+        time = value * unit if isinstance(value, int) else int(float(value) * unit)
     except (ValueError, OverflowError, TypeError):
         raise _no_time(text, path, number) from None
     if abs(time) > _LATEST:
@@ -323,12 +391,12 @@ def _time(value: Any, unit: int, text: str, path: str, number: int) -> int:
     return time
 
 
-def _no_time(text: str, path: str, number: int) -> RequestError:
+def _no_time(text: str, path: str, number: int | str) -> RequestError:
     problem = 'neither seconds nor an object with "timestamp" in milliseconds'
     return RequestError(f"Line {number} of the trace {path} is {problem}: {text[:40]}")
 
 
-def _tokens(value: Any, name: str, path: str, number: int) -> int:
+def _tokens(value: Any, name: str, path: str, number: int | str) -> int:
     try:
         count = float(value)
     except (TypeError, ValueError):

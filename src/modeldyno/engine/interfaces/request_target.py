@@ -114,6 +114,9 @@ class Target:
     think_times: tuple[float, ...] = ()
     """Seconds between an answer and when each message is due after it; -1 for one that does not say; empty:
     none says."""
+    links: tuple[tuple[int, ...], ...] = ()
+    """Of agents' sessions: whose history each message has, -1 for none, and then which messages it waits for,
+    as places in its session; empty: each extends the one before, and waits for that."""
     word_groups: tuple[tuple[str, ...], ...] = ()
     """Words that may take each other's place at the mark of a message, see `FreshWords`; empty: none may."""
     word_groups_of: tuple[tuple[int, ...], ...] = ()

@@ -76,6 +76,7 @@ def sequence_target(feeds: Sequence[Feed], endpoint: Endpoint) -> Target:
         raise RequestError("A session goes on with one answer; leave out n, or `sequence`.")
     turns = [body.pop(_MESSAGES) for body in bodies]
     times = tuple(float(body.pop(text_requests.THINK_TIME, -1.0)) for body in bodies)
+    links = tuple(tuple(body.pop(text_requests.LINKS, ())) for body in bodies)
     posted = _posted([{**body, _MESSAGES: turn} for body, turn in zip(bodies, turns, strict=True)], endpoint)
     lengths = [len(clients_messages.encode_json(turn, instead="remove them")) for turn in turns]
     return replace(
@@ -83,6 +84,7 @@ def sequence_target(feeds: Sequence[Feed], endpoint: Endpoint) -> Target:
         marks=tuple(len(message) - size for message, size in zip(posted.messages, lengths, strict=True)),
         turn_ends=tuple(len(message) - len("]}") for message in posted.messages),
         think_times=times if max(times, default=-1.0) >= 0 else (),
+        links=links if any(links) else (),
     )
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _LISTS = ("marks", "streams", "token_limits", "turn_ends", "think_times")
 """Fields of a target that have a number for each message or stream."""
-_LISTS_OF_LISTS = ("word_groups", "word_groups_of")
+_LISTS_OF_LISTS = ("links", "word_groups", "word_groups_of")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

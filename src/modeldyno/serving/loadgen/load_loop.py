@@ -192,21 +192,39 @@ class LoadLoop:
             if not self._thinking or self._thinking[0][0] > now:
                 break
             due, _, call = heappop(self._thinking)
-            assert self.sequences is not None
-            call.begin(0, due)
-            self.sequences.write(call)
-            self._send(call)
+            self._send_turn(call, due)
+
+    def _send_turn(self, call: Call, due: int) -> None:
+        """Send the next request of the sequence that a request has."""
+        assert self.sequences is not None
+        call.begin(0, due)
+        self.sequences.write(call)
+        self._send(call)
 
     def _think(self, call: Call, end: int) -> bool:
-        """Have the sequence of a request that ended wait for its next one; return whether it does."""
-        if call.sequence is None:
+        """Have what follows in the session of a request that ended wait; return whether anything does."""
+        if self.sequences is None:
             return False
+        started, self.sequences.started = self.sequences.started, []
+        goes_on = self.sequences.goes_on_without if call.sequence is None else self._go_on(call, end)
+        for sequence in started:
+            branch = Call(0, end)
+            branch.sequence = sequence
+            self._go_on(branch, end)
+        return goes_on
+
+    def _go_on(self, call: Call, end: int) -> bool:
+        """Have a sequence that goes on by itself wait for its next request; return whether it does."""
+        assert call.sequence is not None
         if self._give_up_at is not None or (self._closed and not self._left):
             self._settle(call)
             return False
         if self._closed:
             self._left -= 1
             call.failures, self._answered = 0, True
+        if not call.sequence.pause:
+            self._send_turn(call, end)
+            return True
         heappush(self._thinking, (end + call.sequence.pause, next(self._order), call))
         if self._thinking[0][2] is call:
             self._set_timer()
@@ -375,7 +393,7 @@ class LoadLoop:
                 sequences.hear(call, reply)
         except ValueError:
             outcome = RequestOutcome.MALFORMED
-        if (ended := sequences.release(call, answered=outcome is _OK)) is not None:
+        for ended in sequences.release(call, answered=outcome is _OK):
             self.carrier.leave(ended)
         return outcome
 
@@ -469,7 +487,10 @@ class LoadLoop:
 
     @property
     def _open_slots(self) -> int:
-        """Number of slots that have a request, or pause before the next one."""
+        """Number of slots that have a request or the session of an agent, or pause before the next one."""
+        graphs = None if self.sequences is None else self.sequences.open_graphs
+        if graphs is not None:
+            return graphs
         return len(self._in_flight) + len(self._thinking) + len(self._held) + self._pausing
 
     def _backlog(self) -> int:

@@ -18,10 +18,22 @@ if TYPE_CHECKING:
     """Callback, once per request: its outcome, end time (nanoseconds), and the reply if complete."""
 
 
+class AgentSession(Protocol):
+    """The session of an agent, whose requests are those of several sequences."""
+
+    under_way: int
+    """Requests in flight, and those that are about to be sent."""
+
+    def end(self, branch: OpenSequence, *, answered: bool) -> tuple[list[OpenSequence], list[OpenSequence]]:
+        """End the request of a sequence; return those whose next one may be sent, and those that ended."""
+
+
 class OpenSequence:
     """A sequence of requests that has not ended."""
 
-    __slots__ = ("connection", "history", "left", "message", "messages", "number", "pause", "server", "turn")
+    __slots__ = (
+        "connection", "graph", "history", "left", "message", "messages", "number", "pause", "server", "turn",
+    )  # fmt: skip
 
     def __init__(self, number: int, messages: Iterator[int], length: int) -> None:
         self.number = number
@@ -36,6 +48,8 @@ class OpenSequence:
         """Nanoseconds between the last answer and when that request is due."""
         self.history = b""
         """Of a chat: what its next request says before its own message."""
+        self.graph: AgentSession | None = None
+        """The session of an agent that it is a branch of."""
         self.connection: ClientConnection | None = None
         """That of its requests, if they keep one; None before the first."""
         self.server = -1

@@ -1,7 +1,8 @@
 """Sequences of requests: which one a request belongs to, and what it carries.
 
 A sequence is one of a stateful model, whose requests bear its mark, or the session of a chat, whose requests
-bear its history: all that was said in it, the server's own answers included.
+bear its history: all that was said in it, the server's own answers included. The session of an agent is
+several sequences, see `session_graph`.
 """
 
 from __future__ import annotations
@@ -15,15 +16,16 @@ from typing import TYPE_CHECKING, Protocol
 from modeldyno.base.job.load_spec import Arrivals
 from modeldyno.serving.interfaces.client import SINGLE_SEQUENCE
 from modeldyno.serving.loadgen.request import OpenSequence
+from modeldyno.serving.loadgen.session_graph import OpenGraph, plan_session
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from modeldyno.base.job.load_spec import Load
     from modeldyno.engine.interfaces.request_target import Reply, Target
     from modeldyno.serving.interfaces.client import Client
     from modeldyno.serving.loadgen.arrivals import LoadShare
-    from modeldyno.serving.loadgen.request import Call
+    from modeldyno.serving.loadgen.request import AgentSession, Call
 
 _NANO = 1e9
 
@@ -89,12 +91,28 @@ class OpenSequences:
         if chat is not None and any(self._lengths):
             ranges = [range(begin, begin + sum(streams)) for begin in range(sum(streams))]
         self._messages = sum(streams)
+        links = () if chat is None else chat.target.links
+        self._plans = {
+            range_.start: plan_session(range_.start, links[range_.start : range_.stop])
+            for range_ in (ranges if links else ())
+        }
+        """Of sessions of agents, by their first messages."""
+        self.started: list[OpenSequence] = []
+        """Branches that began with the last request that ended, beside the one that went on with it."""
+        self.goes_on_without = False
+        """Whether the session of that request goes on, though nothing follows that request itself."""
         self._streams = cycle(ranges[share.index :: share.of] or ranges)
-        self._numbers = count(first + share.index, share.of)
+        counted = count(first + share.index, share.of)
+        self._numbers = (number % (SINGLE_SEQUENCE - 1) + 1 for number in counted)
         self._random = Random(f"{seed}/{share.index}")
         self._thinking = Random(f"{seed}/{share.index}/think time")
         self._idle: deque[OpenSequence] = deque()
         self._open = 0
+
+    @property
+    def open_graphs(self) -> int | None:
+        """Number of agents' sessions that have not ended; None if sessions are no agents'."""
+        return self._open if self._plans else None
 
     def assign(self, call: Call) -> None:
         """Make a request the next one of a sequence, which it opens if none is idle."""
@@ -151,28 +169,45 @@ class OpenSequences:
                 raise ValueError("the answer was too long to be kept")
             sequence.history += self.chat.exchange(call.message, reply)
 
-    def release(self, call: Call, *, answered: bool) -> OpenSequence | None:
-        """Take back the sequence of a request that ended; return it if it has ended.
+    def release(self, call: Call, *, answered: bool) -> Iterable[OpenSequence]:
+        """Take back the sequence of a request that ended; return those that have ended.
 
-        A sequence that goes on by itself after a pause stays with the request, see `OpenSequence.pause`.
+        A sequence that goes on by itself after a pause stays with the request, see `OpenSequence.pause`, and
+        so does a branch of an agent's session, with or without a pause.
         """
         sequence, call.mark = call.sequence, b""
         assert sequence is not None
+        if sequence.graph is not None:
+            return self._release_branch(call, sequence, sequence.graph, answered=answered)
         sequence.left -= 1
         if not (answered and sequence.left):
             call.sequence = None
             self._open -= 1
-            return sequence
+            return (sequence,)
         sequence.go_on()
         sequence.pause = self._pause(sequence.message)
         if not sequence.pause:
             self.settle(call)
-        return None
+        return ()
+
+    def _release_branch(
+        self, call: Call, branch: OpenSequence, graph: AgentSession, *, answered: bool
+    ) -> Iterable[OpenSequence]:
+        """End a request of an agent's session; the first of those that follow takes its place."""
+        ready, ended = graph.end(branch, answered=answered)
+        for each in ready:
+            each.pause = self._pause(each.message)
+        call.sequence = ready[0] if ready else None
+        self.started += ready[1:]
+        self.goes_on_without = not ready and graph.under_way > 0
+        self._open -= not graph.under_way
+        return ended
 
     def settle(self, call: Call) -> None:
-        """Make the sequence of a request that ended an idle one."""
+        """Make the sequence of a request that ended an idle one; a branch is left, as the load ends."""
         assert call.sequence is not None
-        self._idle.append(call.sequence)
+        if call.sequence.graph is None:
+            self._idle.append(call.sequence)
         call.sequence = None
 
     def _pause(self, message: int) -> int:
@@ -187,8 +222,10 @@ class OpenSequences:
     def _begin(self) -> OpenSequence:
         self._open += 1
         fewest, most = self._lengths
-        number = next(self._numbers) % (SINGLE_SEQUENCE - 1) + 1
         stream = next(self._streams)
+        if self._plans:
+            return OpenGraph(self._plans[stream.start], self._numbers).begin()
+        number = next(self._numbers)
         length = self._random.randint(fewest, most) if most else len(stream)
         return OpenSequence(number, self._cycle(stream), length)
 

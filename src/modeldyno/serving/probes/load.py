@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, cast
@@ -467,12 +468,25 @@ def _prepare_target(session: RequestSession, subject: ProbeContext, load: Load) 
 
 
 def _session_turns(load: Load, target: Target | None) -> float:
-    """Return the turns of a chat's session, on average; 0 if requests are of no chats."""
+    """Return the turns of a session one after the other, on average; 0 if requests are of no chats."""
     if target is None or not target.turn_ends or load.sequence is None:
         return 0.0
     if load.sequence == BY_DATA:
-        return sum(target.streams) / len(target.streams)
+        return _turns_of_data(target) / len(target.streams)
     return sum(load.sequence) / 2
+
+
+def _turns_of_data(target: Target) -> int:
+    """Return the turns of all sessions of data; of an agent's session the longest chain of them."""
+    if not target.links:
+        return sum(target.streams)
+    from modeldyno.serving.loadgen.session_graph import longest_chain  # few targets have agents
+
+    ends = [*accumulate(target.streams)]
+    return sum(
+        longest_chain(target.links[end - count : end])
+        for end, count in zip(ends, target.streams, strict=True)
+    )
 
 
 def _latency_doubts(latency: object, paced: StopRuleResult | None, plan: Plan, load: Load) -> Iterator[Doubt]:
