@@ -164,7 +164,8 @@ def test_prompts_that_are_sent_again_are_new_to_a_prefix_cache(
             f"http://127.0.0.1:{server.port}/v1", tokenizer=str(tokenizer), max_tokens=2,
             **{**FAST, "inputs": "prompt=1:string:128", "requests": 1200, "concurrency": 8, **options},
         )  # fmt: skip
-    assert abs((result.number("cached_prompt_share") or 0) - intended) <= 0.02
+    tolerance = 0.1 if intended == 1 else 0.02  # no server has the first round
+    assert abs((result.number("cached_prompt_share") or 0) - intended) <= tolerance
     assert "cached-prompts" not in {doubt.code for doubt in result.doubts}
 
 

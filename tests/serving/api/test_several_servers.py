@@ -42,13 +42,13 @@ def test_each_of_two_servers_has_half_of_the_requests(ports: tuple[int, int], tm
         f"http://127.0.0.1:{quick}#echo",
         replicas=f"http://127.0.0.1:{slow}",
         concurrency=4,
-        requests=200,
+        requests=600,
         records=path,
         **SHORT,
     )
     counts = [result.number("requests", f"server=127.0.0.1:{port}") for port in ports]
-    assert sum(filter(None, counts)) == 200
-    assert all(count and abs(count - 100) <= 4 for count in counts)
+    assert sum(filter(None, counts)) == 600
+    assert all(count and abs(count - 300) <= 4 for count in counts)
     medians = [result[f"latency.p50.raw@server=127.0.0.1:{port}"] or 0 for port in ports]
     assert medians[0] < 0.01
     assert medians[1] >= 0.02
