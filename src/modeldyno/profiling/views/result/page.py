@@ -10,7 +10,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from modeldyno.base.metrics.metric import METRICS
-from modeldyno.base.report.blocks import Block, Heading, Notice, Severity, Table, make_columns
+from modeldyno.base.report.blocks import (
+    Block,
+    Heading,
+    Notice,
+    Severity,
+    Table,
+    make_columns,
+    make_table,
+)
 from modeldyno.base.stats.units import BYTES, format_quantity
 from modeldyno.base.views.text import about, amount, figure, format_statistic, unit_of_work
 from modeldyno.base.views.view_options import PLAIN, ViewOptions
@@ -101,7 +109,7 @@ def parts(result: Result, judgements: Sequence[Judgement] = (), *, level: int = 
             *charts.load_by_second(result),
             *charts.slowest_answers(result),
             *charts.call_timeline(result),
-            *_folded(results(result, judgements)),
+            *_folded((*results(result, judgements), *definitions(result))),
         ),
         level,
     )
@@ -162,6 +170,14 @@ def _section(title: str, blocks: Iterable[Block], level: int) -> Iterator[Block]
     if section:
         yield Heading(title=title, level=level)
         yield from (_without_title(block) if block is section[0] else block for block in section)
+
+
+def definitions(result: Result) -> Iterator[Block]:
+    """Tabulate what each figure of a Result is."""
+    names = dict.fromkeys(measurement.metric for measurement in result.measurements)
+    rows = [(name, METRICS[name].sentence) for name in names]
+    if rows:
+        yield make_table("What each figure is", ("figure", "from what to what, or of what"), rows)
 
 
 def _folded(blocks: Iterable[Block]) -> Iterator[Block]:
