@@ -370,9 +370,11 @@ def _breakdown_table(curve: LoadCurve, rungs: Sequence[LoadPoint]) -> Iterator[T
         "cost/million tokens": ("token_cost", None),
     }
     rows = [(_load(rung.load), *(_plain(rung.find(*query)) for query in queries.values())) for rung in rungs]
+    reported = any(rung.find(metric) for rung in rungs for metric in ("queue_time", "compute_time"))
+    source = "; queue and compute are means reported by the server" if reported else ""
     if not rows or any(set(cells) != {_NONE} for _, *cells in rows):
         yield make_table(
-            "Where the time goes; queue and compute are means reported by the server",
+            f"Where the time goes{source}",
             (_unit(curve.knob), *(f"{title}>{'?' if rows else ''}" for title in queries)),
             rows,
         )
