@@ -39,9 +39,9 @@ def _place(message: bytes, text: bytes) -> int:
     first, as nearly all messages are JSON.
     """
     quoted = b'"%b"' % text
-    for wanted, before in ((quoted, 1), (text, 0)):
-        if (count := message.count(wanted)) == 1:
-            return message.index(wanted) + before
+    for form, before in ((quoted, 1), (text, 0)):
+        if (count := message.count(form)) == 1:
+            return message.index(form) + before
         if count:
             break
     return -1
