@@ -204,3 +204,19 @@ def test_the_longest_load_is_that_of_its_duration_or_of_the_plan() -> None:
     assert Load(ramp=2.0).longest(20.0) == 22.0
     assert Load(ramp=2.0, requests=10).longest(20.0) == 22.0
     assert Load(ramp=2.0, duration=10.0).longest(20.0) == 18.0
+
+
+@pytest.mark.parametrize(
+    ("load", "processes"),
+    [
+        (Load(drivers=4), 1),
+        (Load(drivers=4, concurrency=8), 4),
+        (Load(drivers=4, concurrency=8, prefill_concurrency=2), 2),
+        (Load(drivers=4, arrivals=Arrivals.POISSON, rate=9.0), 4),
+        (Load(drivers=4, arrivals=Arrivals.POISSON, rate=9.0, prefill_concurrency=1), 1),
+    ],
+    ids=str,
+)
+def test_no_driver_is_without_a_part_of_a_limit(load: Load, processes: int) -> None:
+    """As each would send one request at least, and all together more than asked for."""
+    assert load.processes == processes

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.engine.data.test_token_prompts import a_tokenizer
@@ -102,6 +104,54 @@ def test_prompts_shorter_than_a_chat_template_are_sent_and_doubted(templated: st
     assert result.find("template_tokens") is None
     (doubt,) = (doubt for doubt in result.doubts if doubt.code == "length-differs")
     assert doubt.advice.endswith("or ask for 9 fewer")
+
+
+class _SecondCut(BaseHTTPRequestHandler):
+    """Answers chats of a template of nine tokens, but closes the connection of the second request."""
+
+    requests = 0
+
+    def do_GET(self) -> None:
+        models = json.dumps({"object": "list", "data": [{"id": "m", "object": "model"}]}).encode()
+        self.send_response(200 if self.path.endswith("/models") else 404)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(models)))
+        self.end_headers()
+        self.wfile.write(models)
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        type(self).requests += 1
+        if self.requests == 2:
+            return
+        tokens = len(body["messages"][-1]["content"].split()) + 9
+        events: tuple[dict[str, Any], ...] = (
+            {"choices": [{"index": 0, "delta": {"content": "yes"}, "finish_reason": "stop"}]},
+            {"choices": [], "usage": {"prompt_tokens": tokens, "completion_tokens": 1}},
+        )
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.end_headers()
+        self.wfile.write(b"".join(b"data: %b\n\n" % json.dumps(event).encode() for event in events))
+
+    def log_message(self, *_: object) -> None:
+        """Write nothing."""
+
+
+def test_prompts_stay_as_they_are_if_the_request_with_shorter_ones_fails(tokenizer: Path) -> None:
+    """The first one was answered, so the load is measured, and the doubt says that prompts are longer."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), _SecondCut) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        result = modeldyno.load(
+            f"http://127.0.0.1:{server.server_port}/v1", endpoint="chat", prompt_tokens=37,
+            tokenizer=str(tokenizer), **FAST,  # type: ignore[arg-type]
+        )  # fmt: skip
+        server.shutdown()
+
+    assert result.failure is None
+    assert result["prompt_tokens"] == 46
+    assert result.find("template_tokens") is None
+    assert "length-differs" in {doubt.code for doubt in result.doubts}
 
 
 def test_a_trace_has_its_lengths_behind_a_chat_template(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from modeldyno.engine.data.first_words import find_first_words
 from modeldyno.engine.interfaces.request_target import Target, Transport
 from modeldyno.serving.loadgen.arrivals import LoadShare
@@ -37,6 +39,27 @@ def test_a_message_without_its_text_leaves_all_as_they_are() -> None:
     ):
         target = a_target(*messages)
         assert mark_first_words(target, first_words) is target or len(messages) == 1
+
+
+def test_a_short_text_is_not_looked_for_in_the_path_and_headers() -> None:
+    """Only where it stands in quotes; if that is at two places, as in the name of the model, nowhere."""
+    texts = ("at", "is", "on")
+    first_words = find_first_words(texts, alike=False)
+    assert first_words is not None
+    message = b'POST /v1/chat/completions HTTP/1.1\r\n\r\n{"model": "base", "content": "%b"}'
+    target = mark_first_words(a_target(*(message % text.encode() for text in texts)), first_words)
+    assert target.marks == (len(message) - len('%b"}'),) * 3
+
+    named = a_target(*(message.replace(b"base", b"on") % text.encode() for text in texts))
+    assert mark_first_words(named, first_words) is named
+
+
+def test_other_marks_stay() -> None:
+    """As those of ids that each request has."""
+    first_words = find_first_words(TEXTS, alike=False)
+    assert first_words is not None
+    numbered = replace(a_target(*(b'"%b"' % text.encode() for text in TEXTS)), marks=(1, 1, 1), numbered=True)
+    assert mark_first_words(numbered, first_words) is numbered
 
 
 def test_a_message_begins_with_its_own_words_and_then_with_all_others() -> None:

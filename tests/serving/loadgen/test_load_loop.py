@@ -799,6 +799,23 @@ def test_what_waits_for_its_prefill_at_the_end_is_not_sent(world: World) -> None
     assert (records(load_loop.block()).outcome == RequestOutcome.CANCELLED).all()
 
 
+def test_a_retry_that_waits_for_its_prefill_at_the_end_is_recorded(world: World) -> None:
+    """It was sent once, so that it has an outcome; `backlog` counts what was never sent."""
+
+    def answer(call: Call, _number: int) -> Answer | None:
+        return (3, RequestOutcome.REJECTED, 503) if call.message == 0 and not call.retries else None
+
+    world.answer = answer
+    load_loop = world.drive(Load(concurrency=2, prefill_concurrency=1, retries=2), messages=2)
+    world.run(2000)
+    assert (load_loop.block().in_flight, load_loop.block().backlog) == (1, 0)
+    load_loop.stop(0.1)
+    world.run(200)
+    rows = records(load_loop.block())
+    assert sorted(rows.retries.tolist()) == [0, 1]
+    assert (rows.outcome == RequestOutcome.CANCELLED).all()
+
+
 def cancelling(share: float, after: float = 0.02) -> Cancellation:
     return Cancellation(share=share, after=after)
 

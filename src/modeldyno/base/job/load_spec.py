@@ -108,6 +108,12 @@ class Load:
         return (self.concurrency or 1) if self.arrivals is Arrivals.CLOSED else self.concurrency
 
     @property
+    def processes(self) -> int:
+        """Driver processes that it really has: no more than a limit leaves at least one request for each."""
+        limits = (self.slots, self.prefill_concurrency)
+        return min([self.drivers, *(limit for limit in limits if limit is not None)])
+
+    @property
     def closed(self) -> bool:
         """Whether the server sets the pace."""
         return self.arrivals is Arrivals.CLOSED

@@ -394,7 +394,7 @@ def fit_prompts(job: Job, opened: OpenedModel, stage: RunStage) -> OpenedModel:
     fitted = opened
     if added := _added_tokens(opened):
         model = replace(opened.model, template_tokens=added)
-        with suppress(RequestError):  # some are shorter than the template
+        with suppress(RequestError, OSError):  # some are shorter than the template, or a request fails
             payload = payload_of(job, model, plugins.backend(job.backend))
             again = first_call(opened.session, payload, model, stage, job.load or Load())
             if abs(_excess(again)) < abs(_excess(opened)):

@@ -82,7 +82,7 @@ class DriverPool:
 
     def start(self, load: Load, seed: int) -> None:
         """Start the drivers, and let them begin at the same time."""
-        count = min(load.drivers, load.slots or load.drivers)
+        count = load.processes
         addresses = tuple(map(resolve_address, self._target.servers))
         first_sequence = secrets.randbelow(_FIRST_SEQUENCES)
         for index in range(count):

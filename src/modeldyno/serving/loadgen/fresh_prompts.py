@@ -15,18 +15,36 @@ if TYPE_CHECKING:
 
 
 def mark_first_words(target: Target, first_words: FirstWords) -> Target:
-    """Return a target whose messages have their first words marked; as it is if some message has none."""
+    """Return a target whose messages have their first words marked; as it is if some message has none.
+
+    A target that has other marks stays as it is, too.
+    """
+    if target.marks or len(target.messages) != len(first_words.texts):
+        return target
     marks = []
-    for message, text in zip(target.messages, first_words.texts, strict=False):
-        place = message.find(text.encode())
-        if place < 0:  # it is compressed, or has other texts
+    for message, text in zip(target.messages, first_words.texts, strict=True):
+        place = _place(message, text.encode())
+        if place < 0:
             return target
         marks.append(place + len(text[: first_words.at].encode()))
-    if len(marks) != len(target.messages):
-        return target
     return replace(
         target, marks=tuple(marks), word_groups=first_words.groups, word_groups_of=first_words.groups_of
     )
+
+
+def _place(message: bytes, text: bytes) -> int:
+    """Return where a message has a text; -1 if it is compressed, has other texts, or has it more than once.
+
+    A text of one word may be in the path or a header, too, or name the model: it is looked for in its quotes
+    first, as nearly all messages are JSON.
+    """
+    quoted = b'"%b"' % text
+    for form, before in ((quoted, 1), (text, 0)):
+        if (count := message.count(form)) == 1:
+            return message.index(form) + before
+        if count:
+            break
+    return -1
 
 
 class FreshWords:

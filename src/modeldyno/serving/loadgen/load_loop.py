@@ -143,9 +143,14 @@ class LoadLoop:
             self._due = _NEVER
             self._left = 0
             self._queued.clear()
-            unsent = [call for _, _, call in self._thinking] + [*self._held]
+            again = [call for call in self._held if call.retries]
+            unsent = [call for _, _, call in self._thinking] + [
+                call for call in self._held if not call.retries
+            ]
             self._thinking, self._held = [], deque()
             self._give_up_at = monotonic_ns() + int(grace * 1e9)
+            for call in again:  # they were sent before, and have to end
+                self._send(call)
             for call in unsent:
                 if call.sequence is not None:
                     self._settle(call)
@@ -501,7 +506,8 @@ class LoadLoop:
         while self._passing is not None and self._passing <= now:
             self._passed += 1
             self._passing = next(self._schedule, None)
-        return len(self._queued) + len(self._held) + max(0, min(self._passed, self._requests) - self._rung)
+        held = sum(not call.retries for call in self._held)  # the others were sent before
+        return len(self._queued) + held + max(0, min(self._passed, self._requests) - self._rung)
 
     def block(self) -> RecordBlock:
         """Return what happened since the last block."""

@@ -65,7 +65,7 @@ def standing_by(targets: Sequence[Target | None], load: Load) -> Iterator[Playba
     with ExitStack() as stack:
         server = None
         with suppress(OSError):
-            stack.enter_context(driver_process.starting_ahead(_drivers(load)))
+            stack.enter_context(driver_process.starting_ahead(load.processes))
             server = stack.enter_context(calibration.playback_server())
         yield server
 
@@ -103,7 +103,7 @@ def calibrate(
             score,
             form,
             protocol=protocol,
-            drivers=_drivers(window.load),
+            drivers=window.load.processes,
             limit=left,
             interrupted=interrupted,
         )
@@ -117,11 +117,6 @@ def calibrate(
     else:
         yield from client_error.measurements(error)
         yield from client_error.doubts(times, error, _usual_tokens(window))
-
-
-def _drivers(load: Load) -> int:
-    """Return the number of processes that a load has."""
-    return min(load.drivers, load.slots or load.drivers)
 
 
 def _text_start(protocol: str) -> TextStart | None:
