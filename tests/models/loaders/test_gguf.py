@@ -73,6 +73,9 @@ def test_a_model_in_several_files_is_all_of_them(tmp_path: Path) -> None:
     assert model.weights is not None
     assert [weight.name for weight in model.weights()] == ["a", "b"]
     assert (model.value, list(loader.files(ref(first)))) == (first, [first, second])
+    (tokenizer := first.with_name("tokenizer.json")).write_text("{}")
+    assert list(loader.files(ref(first))) == [first, second, tokenizer]  # a registry keeps it with them
+    assert loader.load(ref(first), seed=0, trust=False).identity.digest == model.identity.digest
 
 
 def test_a_file_of_the_package_gguf_is_read(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
         RequestError: a file is missing, or its header is damaged.
     """
     del seed, trust  # nothing in it is random, and nothing is executed
-    paths = list(files(ref))
+    paths = _parts(ref)
     return _model(paths, digest.digest_files(paths))
 
 
@@ -92,15 +92,22 @@ def look(ref: ModelRef, *, seed: int, trust: bool) -> Model:
         RequestError: a file is missing, or its header is damaged.
     """
     del seed, trust
-    return _model(list(files(ref)))
+    return _model(_parts(ref))
 
 
 def files(ref: ModelRef) -> Iterable[Path]:
-    """Return the file, or all files of a model in several.
+    """Return the file, or all files of a model in several, and the tokenizer beside it.
 
     Raises:
         RequestError: one is missing.
     """
+    parts = _parts(ref)
+    tokenizer = parts[0].with_name(TOKENIZER)
+    return [*parts, tokenizer] if tokenizer.is_file() else parts
+
+
+def _parts(ref: ModelRef) -> list[Path]:
+    """Return the files that have the weights; raise RequestError if one is missing."""
     path = Path(ref.locator).expanduser()
     part = _PART.fullmatch(path.name)
     count = int(part["count"]) if part else 1

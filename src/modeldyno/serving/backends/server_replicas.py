@@ -58,7 +58,7 @@ def find_replicas(client: Client, endpoint: Endpoint, config: Mapping[str, KnobV
                 f"The replica {where} is of version {other.version}, not of {endpoint.version or 'any'}; all "
                 "servers have the same one."
             )
-        other = _moved(endpoint, other)
+        other = _endpoint_at(endpoint, other)
         if (place := (other.host, other.port, other.path)) in places:
             raise RequestError(f"The server {where}{other.path} is there twice; leave it out of replicas.")
         places.add(place)
@@ -95,12 +95,12 @@ def at_replicas(client: Client, endpoint: Endpoint, replicas: Sequence[Endpoint]
         RequestError: one does not have it.
     """
     for replica in replicas:
-        other = replace(_moved(endpoint, replica), path=endpoint.path)
+        other = replace(_endpoint_at(endpoint, replica), path=endpoint.path)
         _check(client, other)
         yield other
 
 
-def _moved(endpoint: Endpoint, place: Endpoint) -> Endpoint:
+def _endpoint_at(endpoint: Endpoint, place: Endpoint) -> Endpoint:
     """Return a model's endpoint at another place."""
     return replace(
         endpoint,
